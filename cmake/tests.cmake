@@ -1,0 +1,13 @@
+# foo_test.cc stands beside foo.cc; one binary per module, so that work on one folder builds only that folder's tests.
+enable_testing()
+find_package(GTest REQUIRED)
+include(GoogleTest)
+foreach(module base finding record series verdict snapshot heap lint plan bisect checkpoint report cli)
+  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${module}/*_test.cc ${CMAKE_SOURCE_DIR}/src/${module}/*/*_test.cc)
+  if(tests)
+    add_executable(test_${module} ${tests})
+    target_link_libraries(test_${module} PRIVATE lowtide_core GTest::gtest GTest::gtest_main)
+    target_compile_definitions(test_${module} PRIVATE LOWTIDE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    add_test(NAME ${module} COMMAND test_${module})
+  endif()
+endforeach()

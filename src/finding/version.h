@@ -1,0 +1,5 @@
+#pragma once
+
+namespace lowtide {
+inline constexpr const char* kVersion = LOWTIDE_VERSION;
+}
