@@ -34,5 +34,5 @@ list(FILTER verbs EXCLUDE REGEX "_test\\.cc$")
 add_executable(lowtide ${verbs})
 target_link_libraries(lowtide PRIVATE lowtide_core)
 if(SKBUILD)
-  install(TARGETS lowtide DESTINATION lowtide/bin)
+  install(TARGETS lowtide DESTINATION ${SKBUILD_SCRIPTS_DIR})  # beside python: no interpreter start in between
 endif()

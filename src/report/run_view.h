@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "finding/document.h"
+
+namespace lowtide::report {
+
+// One pool of one rank over the run, thinned for showing.
+struct SeriesView {
+  struct Point {
+    uint64_t step = 0;
+    double value = 0;  // bytes at the step's end
+    double low = 0;    // the lower edge: what later steps never went below
+  };
+  std::string pool;
+  int rank = 0;
+  std::vector<Point> points;
+  std::optional<double> capacity;  // bytes
+};
+
+struct RankView {
+  int rank = 0;
+  std::string role;  // "trainer", "worker", "launcher"
+  int64_t pid = 0;
+  uint64_t steps = 0;
+  double seconds = 0;   // from the first to the last step
+  std::string ended;    // "exit 0", "killed by signal 9", "still running", ...
+  uint64_t lost = 0;    // records lost or torn
+};
+
+// All that the reports of a run show.
+struct RunView {
+  std::string folder;   // where the rings and findings.json are
+  std::string command;  // as the user typed it
+  std::string folder_display;
+  std::optional<int> exit_code;
+  double seconds = 0;
+  std::vector<RankView> ranks;
+  std::vector<SeriesView> series;
+  finding::Document document;
+};
+
+}  // namespace lowtide::report
