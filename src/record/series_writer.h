@@ -1,0 +1,75 @@
+// The whole run in a fixed array: each entry stands for `stride` steps, and when the array is full neighbours are
+// merged (least and greatest kept) and the stride doubles.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "record/slot.h"
+
+namespace lowtide::record {
+
+inline void Merge(MinMax& into, const MinMax& other) noexcept {
+  if (other.min == kAbsent) return;
+  into.min = into.min == kAbsent ? other.min : std::min(into.min, other.min);
+  into.max = std::max(into.max, other.max);  // kAbsent is the least of all
+}
+inline MinMax Single(int64_t value) noexcept { return {value, value}; }
+
+void MergeLater(SeriesRecord& into, const SeriesRecord& later) noexcept;
+void MergeLater(DeviceSeriesRecord& into, const DeviceSeriesRecord& later) noexcept;
+SeriesRecord AsSeries(const StepRecord& step) noexcept;
+DeviceSeriesRecord AsSeries(const DeviceRecord& record) noexcept;
+
+template <typename Record>
+class SeriesWriter {
+ public:
+  void Bind(Slot<Record>* slots, uint32_t count, SectionId kind) noexcept {
+    slots_ = slots, capacity_ = count & ~1u, kind_ = kind;
+  }
+  uint32_t stride() const noexcept { return stride_; }
+  uint32_t entries() const noexcept { return used_; }
+
+  // `step` numbers may skip; an entry is full once its range of steps is over.
+  void Add(const Record& one) noexcept {
+    if (capacity_ == 0) return;
+    if (held_ > 0 && one.last_step > range_end_) Flush();
+    if (held_++ == 0) {
+      current_ = one;
+      range_end_ = ((one.last_step - 1) / stride_ + 1) * stride_;
+    } else {
+      MergeLater(current_, one);
+    }
+    if (one.last_step >= range_end_) Flush();
+  }
+
+ private:
+  void Flush() noexcept {
+    if (used_ == capacity_) Halve();
+    if (held_ > 0) WriteSlot(&slots_[used_], used_, kind_, current_), ++used_;
+    held_ = 0;
+  }
+
+  // Pair (2 i, 2 i + 1) goes to slot i, upwards: a writer killed in between leaves every step readable, since what
+  // was not merged yet still stands, and what was merged shows by its steps (Ring::Series drops the overlap).
+  void Halve() noexcept {
+    const uint32_t half = capacity_ / 2;
+    for (uint32_t i = 0; i < half; ++i) {
+      Record merged = slots_[2 * i].record;
+      MergeLater(merged, slots_[2 * i + 1].record);
+      WriteSlot(&slots_[i], i, kind_, merged);
+    }
+    used_ = half;
+    stride_ *= 2;
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    for (uint32_t i = half; i < capacity_; ++i) __atomic_store_n(&slots_[i].header.sequence, 0, __ATOMIC_RELAXED);
+  }
+
+  Slot<Record>* slots_ = nullptr;
+  uint32_t capacity_ = 0, used_ = 0, stride_ = 1, held_ = 0;
+  uint64_t range_end_ = 0;
+  SectionId kind_ = kSeries;
+  Record current_{};
+};
+
+}  // namespace lowtide::record
