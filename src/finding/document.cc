@@ -30,6 +30,7 @@ void Write(JsonWriter& json, const VerdictRow& row) {
       .Field("steps_seen", row.steps_seen)
       .Field("steps_needed", row.steps_needed)
       .Field("reason", row.reason)
+      .Field("explained_by", row.explained_by.empty() ? std::nullopt : std::optional(row.explained_by))
       .Field("fingerprint", row.fingerprint.empty() ? std::nullopt : std::optional(row.fingerprint))
       .EndObject();
 }

@@ -29,6 +29,7 @@ struct VerdictRow {
   std::optional<uint64_t> steps_needed;
   std::string reason;     // one sentence: why this verdict, with numbers
   std::string reason_zh;
+  std::string explained_by;  // another pool whose growth shows here too: tensors of `cpu` lie in `heap` and `host`
   std::string fingerprint;  // of the finding that this verdict led to; empty: none
   std::string state;      // the engine's finer state: steady, warmup, reclaimed, rising_in_range, ...
 };

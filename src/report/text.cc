@@ -3,10 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <set>
 
 #include "base/units.h"
+#include "report/phrases.h"
 #include "report/plot.h"
+#include "report/selection.h"
 #include "report/source.h"
 
 namespace lowtide::report {
@@ -20,37 +21,20 @@ using finding::VerdictRow;
 class Writer {
  public:
   Writer(const RunView& view, const Terminal& terminal, const std::string& lang)
-      : view_(view), terminal_(terminal), chinese_(lang == "zh") {}
+      : view_(view), terminal_(terminal), words_(lang), many_ranks_(view.ranks.size() > 1) {}
 
   std::string Write() {
+    Selection selection = Select(view_);
     Header();
-    std::vector<const VerdictRow*> rows;
-    for (const VerdictRow& row : view_.document.verdicts) rows.push_back(&row);
-    std::stable_sort(rows.begin(), rows.end(), [](auto* a, auto* b) { return Urgency(*a) < Urgency(*b); });
-    for (const VerdictRow* row : rows) {
-      if (Urgency(*row) < kQuiet) Block(*row);
-    }
-    Quiet(rows);
-    for (const Finding& finding : view_.document.findings) {
-      if (!shown_.count(&finding)) Standalone(finding);
-    }
+    for (const Card& card : selection.attention) Block(card);
+    if (!selection.quiet.empty()) Line("");
+    for (const Card& card : selection.quiet) Quiet(*card.row);
+    for (const Finding* finding : selection.findings) Standalone(*finding);
     Footer();
     return std::move(out_);
   }
 
  private:
-  static constexpr int kQuiet = 3;
-
-  static int Urgency(const VerdictRow& row) {
-    if (row.verdict == "leak") return row.alarm ? 0 : 1;
-    return row.verdict == "capacity" || row.verdict == "fragmentation" ? 2 : kQuiet;
-  }
-
-  const char* Pick(const char* english, const char* chinese) const { return chinese_ ? chinese : english; }
-  const std::string& Pick(const std::string& english, const std::string& chinese) const {
-    return chinese_ && !chinese.empty() ? chinese : english;
-  }
-
   template <typename... Args>
   void Line(fmt::format_string<Args...> format, Args&&... args) {
     out_ += fmt::format(format, std::forward<Args>(args)...);
@@ -60,147 +44,106 @@ class Writer {
   void Header() {
     uint64_t steps = 0;
     for (const RankView& rank : view_.ranks) steps = std::max(steps, rank.steps);
-    std::string ended = view_.exit_code ? fmt::format(fmt::runtime(Pick(", exit code {}", "，退出码 {}")), *view_.exit_code) : "";
+    std::string ended = view_.exit_code ? words_.Say(Phrase::kExitCode, *view_.exit_code) : "";
     Line("{} {}", terminal_.Bold("lowtide:"),
-         fmt::format(fmt::runtime(Pick("{}: {} steps on {} rank{} in {}{}", "{}：{} 步，{} 个进程{}，用时 {}{}")),
-                     view_.command, FormatCount(steps), view_.ranks.size(),
-                     chinese_ || view_.ranks.size() == 1 ? "" : "s", FormatDuration(view_.seconds), ended));
+         words_.Say(Phrase::kRunLine, view_.command, FormatCount(steps), view_.ranks.size(),
+                    words_.chinese() || view_.ranks.size() == 1 ? "" : "s", FormatDuration(view_.seconds), ended));
     for (const RankView& rank : view_.ranks) {
       bool notable = rank.lost > 0 || (!rank.ended.empty() && rank.ended != "exit 0");
-      if (!notable || (view_.ranks.size() == 1 && rank.lost == 0)) continue;
-      Line("  {}", fmt::format(fmt::runtime(Pick("rank {} (pid {}): {} steps, {}{}", "进程 {}（pid {}）：{} 步，{}{}")),
-                               rank.rank, rank.pid, FormatCount(rank.steps), rank.ended,
-                               rank.lost ? fmt::format(fmt::runtime(Pick(", {} records lost", "，丢失 {} 条记录")), rank.lost) : ""));
+      if (!notable || (!many_ranks_ && rank.lost == 0)) continue;
+      Line("  {}", words_.Say(Phrase::kRankLine, rank.rank, rank.pid, FormatCount(rank.steps), rank.ended,
+                              rank.lost ? words_.Say(Phrase::kRecordsLost, rank.lost) : ""));
     }
   }
 
-  std::string PoolName(const std::string& pool) const {
-    if (pool == "cpu") return Pick("CPU tensors", "CPU 张量");
-    if (pool == "heap") return Pick("C heap", "C 堆");
-    if (pool == "host") return Pick("process memory", "进程内存");
-    if (pool == "workers") return Pick("DataLoader workers", "DataLoader 工作进程");
-    if (pool == "shm") return Pick("shared memory", "共享内存");
-    if (pool == "fds") return Pick("file descriptors", "文件描述符");
-    return pool;
-  }
-
-  std::string Amount(const VerdictRow& row, double rate) const {
-    return row.pool == "fds" ? fmt::format("{:.3g}/step", rate) : FormatRate(rate);
-  }
-
   std::string VerdictWord(const VerdictRow& row) const {
-    if (row.verdict == "leak") return terminal_.Red(Pick("LEAK", "泄漏"));
-    if (row.verdict == "capacity") return terminal_.Yellow(Pick("CAPACITY", "容量不足"));
-    if (row.verdict == "fragmentation") return terminal_.Yellow(Pick("FRAGMENTATION", "碎片"));
-    return row.verdict;
+    std::string word = words_.Verdict(row.verdict);
+    if (row.verdict == "leak") return terminal_.Red(word);
+    if (Urgency(row) == 2) return terminal_.Yellow(word);
+    return row.verdict == "healthy" ? terminal_.Green(word) : word;
   }
 
   void Headline(const VerdictRow& row, const Finding* finding) {
-    std::string line = VerdictWord(row) + " " + PoolName(row.pool);
-    if (view_.ranks.size() > 1) line += fmt::format(fmt::runtime(Pick(", rank {}", "，进程 {}")), row.rank);
+    std::string line = VerdictWord(row) + " " + words_.Pool(row.pool);
+    if (many_ranks_) line += words_.Say(Phrase::kOnRank, row.rank);
     if (row.bytes_per_step && row.verdict == "leak") {
-      line += ": " + terminal_.Bold((*row.bytes_per_step >= 0 ? "+" : "") + Amount(row, *row.bytes_per_step));
+      line += ": " + terminal_.Bold(Words::Rate(row.pool, *row.bytes_per_step, true));
       if (row.interval) {
-        line += fmt::format(fmt::runtime(Pick(" (95 %: {} to {})", "（95 %：{} 到 {}）")), Amount(row, row.interval->first),
-                            Amount(row, row.interval->second));
+        line += words_.Say(Phrase::kInterval, Words::Rate(row.pool, row.interval->first, false),
+                           Words::Rate(row.pool, row.interval->second, false));
       }
-      if (row.onset_step) line += fmt::format(fmt::runtime(Pick(", since step {}", "，自第 {} 步起")), *row.onset_step);
-      if (row.phase && *row.phase != "step") line += fmt::format(fmt::runtime(Pick(", in {}", "，发生在 {}")), *row.phase);
+      if (row.onset_step) line += words_.Say(Phrase::kSinceStep, *row.onset_step);
+      if (row.phase && *row.phase != "step") line += words_.Say(Phrase::kInPhase, words_.During(*row.phase));
     }
     if (finding) line += "  " + terminal_.Dim(finding->code);
     Line("\n{}", line);
   }
 
-  void Label(const char* english, const char* chinese, const std::string& text) {
-    if (text.empty()) return;
-    Line("  {} {}", terminal_.Cyan(fmt::format("{:<5}", Pick(english, chinese))), text);
+  void Label(Phrase label, const std::string& text) { Labelled(words_.Get(label), text); }
+
+  void Labelled(const std::string& label, const std::string& text) {
+    if (!text.empty()) Line("  {} {}", terminal_.Cyan(fmt::format("{:<5}", label)), text);
   }
 
-  const Finding* FindingOf(const VerdictRow& row) {
-    if (row.fingerprint.empty()) return nullptr;
-    for (const Finding& finding : view_.document.findings) {
-      if (finding.fingerprint == row.fingerprint) return &finding;
-    }
-    return nullptr;
-  }
-
-  void Block(const VerdictRow& row) {
-    const Finding* finding = FindingOf(row);
-    if (finding) shown_.insert(finding);
-    Headline(row, finding);
-    Plot(row);
-    std::string sure = row.confidence > 0 ? fmt::format(fmt::runtime(Pick(" (confidence {:.4g} %)", "（置信度 {:.4g} %）")), row.confidence * 100) : "";
-    Label("why", "原因", Pick(row.reason, row.reason_zh) + sure);
-    Holders(row);
+  void Block(const Card& card) {
+    const VerdictRow& row = *card.row;
+    Headline(row, card.finding);
+    if (card.series && card.series->points.size() >= 8) out_ += PlotSeries(*card.series, terminal_);
+    std::string sure = row.confidence > 0 ? words_.Say(Phrase::kConfidence, row.confidence * 100) : "";
+    Label(Phrase::kWhy, words_.Pick(row.reason, row.reason_zh) + sure);
+    for (size_t i = 0; i < card.holders.size(); ++i) Holder(*card.holders[i], i == 0);
     if (row.steps_to_oom) {
-      std::string when = row.seconds_to_oom ? fmt::format(fmt::runtime(Pick(", about {}", "，约 {}")), FormatDuration(*row.seconds_to_oom)) : "";
-      Label("left", "剩余", fmt::format(fmt::runtime(Pick("{} steps until out of memory{}", "再过 {} 步内存耗尽{}")),
-                                        FormatCount(static_cast<uint64_t>(std::max(0.0, *row.steps_to_oom))), when));
+      std::string when = row.seconds_to_oom ? words_.Say(Phrase::kAbout, FormatDuration(*row.seconds_to_oom)) : "";
+      Label(Phrase::kLeft, words_.Say(Phrase::kStepsLeft,
+                                      FormatCount(static_cast<uint64_t>(std::max(0.0, *row.steps_to_oom))), when));
     }
-    if (finding) Label("next", "建议", Pick(finding->help, finding->help_zh));
+    Label(Phrase::kSame, Also(card));
+    if (card.finding) Label(Phrase::kNext, words_.Pick(card.finding->help, card.finding->help_zh));
   }
 
-  void Holders(const VerdictRow& row) {
-    int shown = 0;
-    for (const HolderRow& holder : view_.document.holders) {
-      bool same = holder.rank == row.rank && (holder.pool == row.pool || (IsHost(holder.pool) && IsHost(row.pool)));
-      if (!same || row.verdict != "leak" || shown == 3) continue;
-      Holder(holder, shown++ == 0);
+  // "rank 1 +40.9 KB/step, C heap +10 KB/step"
+  std::string Also(const Card& card) const {
+    std::string text;
+    for (const VerdictRow* row : card.also) {
+      if (!text.empty()) text += ", ";
+      if (row->rank != card.row->rank) text += words_.Say(Phrase::kRank, row->rank) + " ";
+      if (row->pool != card.row->pool) text += words_.Pool(row->pool) + " ";
+      if (row->bytes_per_step) text += Words::Rate(row->pool, *row->bytes_per_step, true);
+      while (text.ends_with(' ')) text.pop_back();
     }
+    return text;
   }
-
-  // The same growth shows in several pools of the host: a tensor's bytes in cpu, its graph's nodes in heap.
-  static bool IsHost(const std::string& pool) { return pool == "cpu" || pool == "heap" || pool == "host"; }
 
   void Holder(const HolderRow& holder, bool first) {
     std::string rate = holder.bytes_per_step > 0 ? ", +" + FormatRate(holder.bytes_per_step) : "";
-    Label(first ? "who" : "", first ? "持有" : "",
-          fmt::format(fmt::runtime(Pick("{}  holds {} in {} objects{}{}", "{}  持有 {}，{} 个对象{}{}")), terminal_.Bold(holder.path),
-                      FormatBytes(static_cast<double>(holder.retained_bytes)), FormatCount(holder.objects), rate,
-                      holder.via_autograd ? Pick(", through the autograd graph", "，经由 autograd 图") : ""));
+    Labelled(first ? words_.Get(Phrase::kWho) : "",
+             words_.Say(Phrase::kHolds, terminal_.Bold(holder.path), FormatBytes(static_cast<double>(holder.retained_bytes)),
+                        FormatCount(holder.objects), rate, holder.via_autograd ? words_.Get(Phrase::kViaAutograd) : ""));
     if (!first || holder.file.empty()) return;
-    Line("        {} {}:{}", terminal_.Cyan("-->"), holder.file, holder.line);
-    std::string source = SourceLine(holder.file, holder.line);
-    if (!source.empty()) Line("            {}", source);
-    if (!holder.root.empty()) Line("        {}", terminal_.Dim(fmt::format(fmt::runtime(Pick("root: {}", "根：{}")), holder.root)));
+    Place(holder.file, holder.line);
+    if (!holder.root.empty()) Line("        {}", terminal_.Dim(words_.Say(Phrase::kRoot, holder.root)));
   }
 
-  void Plot(const VerdictRow& row) {
-    for (const SeriesView& series : view_.series) {
-      if (series.pool != row.pool || series.rank != row.rank || series.points.size() < 8) continue;
-      out_ += PlotSeries(series, terminal_);
-      return;
-    }
+  void Place(const std::string& file, int line) {
+    Line("        {} {}:{}", terminal_.Cyan("-->"), file, line);
+    if (std::string source = SourceLine(file, line); !source.empty()) Line("            {}", source);
   }
 
-  void Quiet(const std::vector<const VerdictRow*>& rows) {
-    bool first = true;
-    for (const VerdictRow* row : rows) {
-      if (Urgency(*row) < kQuiet) continue;
-      if (first) Line("");
-      first = false;
-      std::string rank = view_.ranks.size() > 1 ? fmt::format(fmt::runtime(Pick(" rank {}", " 进程 {}")), row->rank) : "";
-      std::string word = row->verdict == "healthy" ? terminal_.Green(Pick("healthy", "健康"))
-                         : row->verdict == "insufficient" ? Pick("not enough evidence", "证据不足")
-                         : row->verdict == "bounded" ? Pick("bounded growth", "有界增长")
-                                                     : Pick("step change", "阶跃");
-      Line("{} {}{}: {}", word, PoolName(row->pool), rank, Pick(row->reason, row->reason_zh));
-      if (const Finding* finding = FindingOf(*row)) shown_.insert(finding);
-    }
+  void Quiet(const VerdictRow& row) {
+    std::string rank = many_ranks_ ? " " + words_.Say(Phrase::kRank, row.rank) : "";
+    Line("{} {}{}: {}", VerdictWord(row), words_.Pool(row.pool), rank, words_.Pick(row.reason, row.reason_zh));
   }
 
   void Standalone(const Finding& finding) {
-    std::string severity = finding::SeverityName(finding.severity);
+    std::string severity = words_.Severity(finding.severity);
     std::string word = finding.severity == Severity::kError     ? terminal_.Red(severity)
                        : finding.severity == Severity::kWarning ? terminal_.Yellow(severity)
                                                                 : terminal_.Cyan(severity);
-    Line("\n{} {}: {}", word, finding.code, Pick(finding.message, finding.message_zh));
+    Line("\n{} {}: {}", word, finding.code, words_.Pick(finding.message, finding.message_zh));
     for (const auto& where : finding.where) {
-      if (where.file.empty()) continue;
-      Line("        {} {}:{}", terminal_.Cyan("-->"), where.file, where.line);
-      if (std::string source = SourceLine(where.file, where.line); !source.empty()) Line("            {}", source);
+      if (!where.file.empty()) Place(where.file, where.line);
     }
-    Label("next", "建议", Pick(finding.help, finding.help_zh));
+    Label(Phrase::kNext, words_.Pick(finding.help, finding.help_zh));
   }
 
   void Footer() {
@@ -210,15 +153,14 @@ class Writer {
     for (const Finding& finding : view_.document.findings) {
       if (finding.severity == Severity::kError && code.empty()) code = finding.code;
     }
-    Line("\n{}", terminal_.Dim(fmt::format(fmt::runtime(Pick("again: lowtide report {}{}", "再看一遍：lowtide report {}{}")), folder,
-                                           code.empty() ? "" : fmt::format(fmt::runtime(Pick("   more: lowtide explain {}", "   详解：lowtide explain {}")), code))));
+    Line("\n{}", terminal_.Dim(words_.Say(Phrase::kAgain, folder, code.empty() ? "" : words_.Say(Phrase::kMore, code))));
   }
 
   const RunView& view_;
   const Terminal& terminal_;
-  bool chinese_;
+  Words words_;
+  bool many_ranks_;
   std::string out_;
-  std::set<const Finding*> shown_;
 };
 
 }  // namespace

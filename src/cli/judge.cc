@@ -1,0 +1,256 @@
+#include "cli/judge.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace lowtide::cli {
+namespace {
+
+using record::kAbsent;
+using record::StepRecord;
+
+// Python's small blocks are counted, not weighed; most that pile up are numbers, strings and tuples.
+constexpr double kPythonBlockBytes = 40;
+constexpr size_t kShownPoints = 512;
+
+series::Phase PhaseOf(record::Phase phase) {
+  switch (phase) {
+    case record::Phase::kStep:
+      return series::Phase::kStep;
+    case record::Phase::kValidation:
+      return series::Phase::kValidation;
+    case record::Phase::kCheckpoint:
+      return series::Phase::kCheckpoint;
+    case record::Phase::kEpoch:
+      return series::Phase::kEpoch;
+    case record::Phase::kOther:
+      break;
+  }
+  return series::Phase::kOther;
+}
+
+std::optional<series::Phase> EventOf(const record::MarkRecord& mark) {
+  if (mark.edge == record::MarkEdge::kBegin) return std::nullopt;
+  switch (mark.kind) {
+    case record::MarkKind::kEpoch:
+      return series::Phase::kEpoch;
+    case record::MarkKind::kValidation:
+      return series::Phase::kValidation;
+    case record::MarkKind::kCheckpoint:
+      return series::Phase::kCheckpoint;
+    default:
+      return std::nullopt;
+  }
+}
+
+double Bytes(int64_t figure) { return figure == kAbsent ? series::Point::kUnknown : static_cast<double>(figure); }
+
+double HeapBytes(int64_t heap, int64_t python_blocks) {
+  return Bytes(heap) + (python_blocks == kAbsent ? 0 : kPythonBlockBytes * static_cast<double>(python_blocks));
+}
+
+}  // namespace
+
+void RankJudge::Start(const record::Ring& ring) {
+  const record::FileHeader& header = ring.header();
+  started_ = true;
+  rank_ = std::max(header.rank, 0);
+  exact_cpu_ = header.capabilities & record::kCapAllocCpu;
+  reports_ = header.capabilities & record::kCapReport;
+  for (int64_t limit : {header.host_total_bytes, header.cgroup_limit_bytes}) {
+    if (limit > 0 && (limit_ == 0 || static_cast<double>(limit) < limit_)) limit_ = static_cast<double>(limit);
+  }
+  for (const record::DeviceEntry& device : header.devices) {
+    if (!device.used) continue;
+    double capacity = options_.capacity ? static_cast<double>(options_.capacity) : Bytes(device.capacity_bytes);
+    if (capacity > 0) device_capacity_[record::DeviceName(device.type, device.index)] = capacity;
+  }
+}
+
+void RankJudge::Update(const record::Ring& ring) {
+  if (!started_) {
+    if (ring.steps().empty()) return;
+    Start(ring);
+    AddWholeRun(ring);
+  }
+  AddSteps(ring);
+  AddDevices(ring);
+  AddWorkers(ring);
+  if (last_step_ >= next_look_) LookAtLedger(ring);
+}
+
+// A ring that has run over: the start of the run is in the thinned series.
+void RankJudge::AddWholeRun(const record::Ring& ring) {
+  uint64_t first = ring.steps().front().step;
+  if (first <= 1) return;
+  for (const record::SeriesRecord& entry : ring.Series()) {
+    if (entry.last_step >= first) break;
+    StepRecord record{};
+    record.step = entry.last_step;
+    record.mono_ns = entry.mono_ns;
+    record.cpu_bytes = entry.cpu.min;
+    record.cpu_peak_bytes = entry.cpu_peak;
+    record.heap_bytes = entry.heap.min;
+    record.python_blocks = entry.python_blocks.min;
+    record.rss_bytes = entry.rss.min;
+    record.shared_bytes = entry.shared.min;
+    record.shm_tensor_bytes = entry.shm_tensor.min;
+    record.fds = entry.fds.min == kAbsent ? -1 : static_cast<int32_t>(entry.fds.min);
+    AddStep(record);
+  }
+}
+
+void RankJudge::AddSteps(const record::Ring& ring) {
+  const auto& steps = ring.steps();
+  auto at = std::upper_bound(steps.begin(), steps.end(), last_step_,
+                             [](uint64_t step, const StepRecord& record) { return step < record.step; });
+  for (; at != steps.end(); ++at) {
+    AddMarks(ring, at->step);
+    AddStep(*at);
+  }
+}
+
+void RankJudge::AddMarks(const record::Ring& ring, uint64_t until_step) {
+  const auto& marks = ring.marks();
+  for (; marks_seen_ < marks.size() && marks[marks_seen_].step < until_step; ++marks_seen_) {
+    auto event = EventOf(marks[marks_seen_]);
+    if (!event) continue;
+    for (auto& [name, pool] : pools_) pool.engine->AddMark(*event, marks[marks_seen_].step);
+  }
+}
+
+void RankJudge::AddStep(const StepRecord& record) {
+  if (last_step_ == 0) other_memory_ = std::max(0.0, Bytes(record.rss_bytes));
+  series::Point point;
+  point.step = record.step;
+  point.time_s = static_cast<double>(record.mono_ns) * 1e-9;
+  point.phase = PhaseOf(record.phase);
+  auto add = [&](const char* pool, double value, double peak = series::Point::kUnknown) {
+    if (!std::isfinite(value)) return;
+    series::Point next = point;
+    next.value = value;
+    next.peak = peak;
+    Add(pool, next);
+  };
+  if (exact_cpu_) add("cpu", Bytes(record.cpu_bytes), Bytes(record.cpu_peak_bytes));
+  add("heap", HeapBytes(record.heap_bytes, record.python_blocks));
+  add("host", Bytes(record.rss_bytes));
+  if (reports_) add("shm", Bytes(record.shm_tensor_bytes));
+  if (record.fds >= 0) add("fds", record.fds);
+  last_step_ = record.step;
+}
+
+void RankJudge::AddDevices(const record::Ring& ring) {
+  uint64_t last = last_device_step_;
+  for (const record::DeviceRecord& record : ring.devices()) {
+    if (record.step <= last_device_step_ || record.allocated_bytes == kAbsent) continue;
+    series::Point point;
+    point.step = record.step;
+    point.time_s = static_cast<double>(record.mono_ns) * 1e-9;
+    point.phase = PhaseOf(record.phase);
+    point.value = Bytes(record.allocated_bytes);
+    point.reserved = Bytes(record.reserved_bytes);
+    point.peak = Bytes(record.peak_bytes);
+    Add(record::DeviceName(record.type, record.index), point);
+    last = std::max(last, record.step);
+  }
+  last_device_step_ = last;
+}
+
+// Samples of one moment share a step: their sum is the pool's figure.
+void RankJudge::AddWorkers(const record::Ring& ring) {
+  const auto& workers = ring.workers();
+  while (workers_seen_ < workers.size()) {
+    size_t end = workers_seen_;
+    series::Point point;
+    point.step = workers[end].step;
+    point.time_s = static_cast<double>(workers[end].mono_ns) * 1e-9;
+    for (; end < workers.size() && workers[end].step == point.step; ++end) {
+      if (workers[end].alive && workers[end].rss_anon_bytes != kAbsent) point.value += Bytes(workers[end].rss_anon_bytes);
+    }
+    workers_seen_ = end;
+    if (point.value > 0) Add("workers", point);
+  }
+}
+
+void RankJudge::LookAtLedger(const record::Ring& ring) {
+  next_look_ = last_step_ + std::max<uint64_t>(8, last_step_ / 4);
+  std::map<std::string, std::vector<verdict::LedgerRow>> rows;
+  for (const record::LedgerRow& row : ring.Ledger()) {
+    rows[row.pool].push_back({row.first_step, row.last_step, PhaseOf(row.phase), static_cast<double>(row.bytes),
+                              static_cast<double>(row.blocks)});
+  }
+  for (auto& [name, pool] : pools_) {
+    bool kept = name == "shm" ? reports_ : name == "cpu" || name.rfind("cuda", 0) == 0 || name.rfind("xpu", 0) == 0;
+    if (kept) pool.engine->SetLedger(rows[name]);
+  }
+}
+
+void RankJudge::Add(const std::string& name, series::Point point) {
+  Pool& pool = PoolOf(name, point.value);
+  pool.engine->Add(point);
+  Show(pool, point.step, point.value);
+}
+
+RankJudge::Pool& RankJudge::PoolOf(const std::string& name, double first_value) {
+  Pool& pool = pools_[name];
+  if (pool.engine) return pool;
+  verdict::EngineOptions options;
+  options.pool = name;
+  options.rank = rank_;
+  if (auto known = device_capacity_.find(name); known != device_capacity_.end()) options.capacity = known->second;
+  bool in_process = name == "cpu" || name == "heap" || name == "host";
+  // What the process holds beside this pool counts against the same limit.
+  if (in_process && limit_ > 0) options.capacity = limit_ - std::max(0.0, other_memory_ - first_value);
+  pool.capacity = options.capacity;
+  pool.engine = std::make_unique<verdict::Engine>(options);
+  return pool;
+}
+
+void RankJudge::Show(Pool& pool, uint64_t step, double value) {
+  if (!pool.shown.empty() && step < pool.shown.back().step + pool.stride) {
+    pool.shown.back().value = std::max(pool.shown.back().value, value);
+    return;
+  }
+  pool.shown.push_back({step, value, value});
+  if (pool.shown.size() < 2 * kShownPoints) return;
+  for (size_t i = 0; i < kShownPoints; ++i) {
+    const auto &a = pool.shown[2 * i], &b = pool.shown[2 * i + 1];
+    pool.shown[i] = {a.step, std::max(a.value, b.value), std::min(a.low, b.low)};
+  }
+  pool.shown.resize(kShownPoints);
+  pool.stride *= 2;
+}
+
+std::vector<verdict::Judgement> RankJudge::Judge(bool final) {
+  std::vector<verdict::Judgement> judgements;
+  for (const char* first : {"cpu", "heap"}) {
+    if (auto pool = pools_.find(first); pool != pools_.end()) judgements.push_back(pool->second.engine->Judge(final));
+  }
+  for (const auto& [name, pool] : pools_) {
+    if (name != "cpu" && name != "heap") judgements.push_back(pool.engine->Judge(final));
+  }
+  return judgements;
+}
+
+bool RankJudge::Suspicious() {
+  for (const auto& judgement : Judge(false)) {
+    if (judgement.pool != "host" && (judgement.watch || judgement.kind == verdict::Kind::kLeak)) return true;
+  }
+  return false;
+}
+
+std::vector<report::SeriesView> RankJudge::Series() const {
+  std::vector<report::SeriesView> views;
+  for (const auto& [name, pool] : pools_) {
+    report::SeriesView view{name, rank_, pool.shown, pool.capacity};
+    // The lower edge: what later steps never went below.
+    for (size_t i = view.points.size(); i-- > 1;) {
+      view.points[i - 1].low = std::min(view.points[i - 1].low, view.points[i].low);
+    }
+    views.push_back(std::move(view));
+  }
+  return views;
+}
+
+}  // namespace lowtide::cli

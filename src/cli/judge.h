@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/ring_reader.h"
+#include "report/run_view.h"
+#include "verdict/engine.h"
+
+namespace lowtide::cli {
+
+struct JudgeOptions {
+  uint64_t capacity = 0;  // bytes of each device; 0: as recorded
+};
+
+// From one rank's ring to judgements: every pool that the ring has figures of gets an engine. Fed as the ring grows, or at
+// once from a finished one.
+class RankJudge {
+ public:
+  explicit RankJudge(JudgeOptions options = {}) : options_(options) {}
+
+  // Takes what came since the last call.
+  void Update(const record::Ring& ring);
+  // `final`: nothing more will come.
+  std::vector<verdict::Judgement> Judge(bool final);
+
+  // Whether any pool that can leak has grown beyond chance; the moment to ask who holds it.
+  bool Suspicious();
+  uint64_t steps() const { return last_step_; }
+  std::vector<report::SeriesView> Series() const;
+
+ private:
+  struct Pool {
+    std::unique_ptr<verdict::Engine> engine;
+    std::vector<report::SeriesView::Point> shown;  // thinned by doubling `stride`
+    uint64_t stride = 1;
+    std::optional<double> capacity;
+  };
+
+  void Start(const record::Ring& ring);
+  void AddWholeRun(const record::Ring& ring);
+  void AddSteps(const record::Ring& ring);
+  void AddStep(const record::StepRecord& record);
+  void AddDevices(const record::Ring& ring);
+  void AddWorkers(const record::Ring& ring);
+  void AddMarks(const record::Ring& ring, uint64_t until_step);
+  void LookAtLedger(const record::Ring& ring);
+  void Add(const std::string& pool, series::Point point);
+  Pool& PoolOf(const std::string& name, double first_value);
+  void Show(Pool& pool, uint64_t step, double value);
+
+  JudgeOptions options_;
+  int rank_ = 0;
+  bool started_ = false, exact_cpu_ = false, reports_ = false;
+  double limit_ = 0;                    // of the process, bytes; 0: unknown
+  double other_memory_ = 0;             // resident bytes at the first sample
+  std::map<std::string, double> device_capacity_;
+  std::map<std::string, Pool> pools_;
+  uint64_t last_step_ = 0, last_device_step_ = 0, next_look_ = 24;
+  size_t marks_seen_ = 0, workers_seen_ = 0, steps_seen_ = 0;
+};
+
+// The verdicts of one rank's pools seen together: one cause shows in several pools (a tensor's bytes in `cpu`, `heap` and
+// `host`), and resident memory alone proves no leak in a short run. Changes `judgements` in place; returns for each the
+// index of the one that explains it, or its own.
+std::vector<size_t> Reconcile(std::vector<verdict::Judgement>& judgements);
+
+// Everything about the run in `folder`: judged from its rings, with the holders and findings that the ranks left there.
+// Throws Error when there is no ring.
+report::RunView JudgeFolder(const std::string& folder, const JudgeOptions& options);
+
+}  // namespace lowtide::cli

@@ -1,0 +1,217 @@
+// A run folder judged as a whole: every rank's ring, what the ranks left beside them, and what was lost.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/judge.h"
+#include "cli/rank_files.h"
+#include "finding/catalogue.h"
+
+namespace lowtide::cli {
+namespace {
+
+using finding::Finding;
+using verdict::Judgement;
+using verdict::Kind;
+
+// Below this many steps resident memory alone proves no leak: holes in the C heap make it creep in healthy programs.
+constexpr uint64_t kHostProofSteps = 2000;
+constexpr double kHostProofBytes = 64e6;
+
+double RateOf(const Judgement& judgement) { return judgement.bytes_per_step.value_or(0); }
+
+const Judgement* Leaking(const std::vector<Judgement>& all, const char* pool) {
+  for (const Judgement& judgement : all) {
+    if (judgement.pool == pool && judgement.kind == Kind::kLeak) return &judgement;
+  }
+  return nullptr;
+}
+
+void DoubtHost(Judgement& host) {
+  bool proven = host.steps_seen >= kHostProofSteps && host.grown >= kHostProofBytes;
+  if (host.kind != Kind::kLeak || proven) return;
+  host.kind = Kind::kInsufficient;
+  host.alarm = false;
+  if (host.steps_seen < kHostProofSteps) host.steps_needed = static_cast<double>(kHostProofSteps - host.steps_seen);
+  host.note = "neither tensors nor the C heap grow, and resident memory alone creeps in healthy programs too";
+  host.note_zh = "张量和 C 堆都没有增长，而常驻内存在健康的程序中也会缓慢上升";
+}
+
+Finding ToolFinding(const char* code, const std::string& file, std::string message, std::string message_zh,
+                    std::string help, std::string help_zh) {
+  Finding out;
+  out.code = code;
+  out.severity = finding::FindCode(code)->severity;
+  out.message = std::move(message);
+  out.message_zh = std::move(message_zh);
+  out.help = std::move(help);
+  out.help_zh = std::move(help_zh);
+  if (!file.empty()) out.where.push_back({file, 0, 0, "", {}, {}});
+  out.fingerprint = finding::Fingerprint(code, {std::filesystem::path(file).filename().string()});
+  return out;
+}
+
+std::string Ended(const record::Ring& ring) {
+  const record::FileHeader& header = ring.header();
+  switch (header.exit_state) {
+    case record::ExitState::kClean:
+      return fmt::format("exit {}", header.exit_code);
+    case record::ExitState::kException:
+      return "ended by an exception";
+    case record::ExitState::kStopped:
+      return "stopped by lowtide after the steps asked for";
+    case record::ExitState::kRunning:
+      break;
+  }
+  return ring.WriterAlive() ? "still running" : "ended without a word (killed, or os._exit)";
+}
+
+report::RankView ViewOf(const record::Ring& ring) {
+  const record::FileHeader& header = ring.header();
+  report::RankView view;
+  view.rank = std::max(header.rank, 0);
+  view.role = header.role == record::Role::kWorker ? "worker" : header.role == record::Role::kLauncher ? "launcher" : "trainer";
+  view.pid = header.pid;
+  view.steps = ring.steps().empty() ? 0 : ring.steps().back().step;
+  int64_t end = header.exit_mono_ns > 0 ? header.exit_mono_ns : ring.steps().empty() ? header.start_mono_ns : ring.steps().back().mono_ns;
+  view.seconds = static_cast<double>(end - header.start_mono_ns) * 1e-9;
+  view.ended = Ended(ring);
+  view.lost = ring.loss().torn;
+  return view;
+}
+
+void AddLosses(const record::Ring& ring, finding::Document& document) {
+  if (ring.loss().torn) {
+    document.findings.push_back(ToolFinding(
+        "LT902", ring.path(), fmt::format("{} records of {} are torn and were left out", ring.loss().torn, ring.path()),
+        fmt::format("{} 中有 {} 条记录不完整，已略去", ring.path(), ring.loss().torn),
+        "the verdicts rest on the records that are whole", "结论只依据完整的记录"));
+  }
+  if (ring.loss().cut) {
+    document.findings.push_back(ToolFinding("LT903", ring.path(), fmt::format("{} is cut short; what is whole was read", ring.path()),
+                                            fmt::format("{} 被截断；已读取其中完整的部分", ring.path()),
+                                            "copy the file again if the original is longer", "如果原文件更长，请重新复制"));
+  }
+}
+
+void AddBlindSpots(const record::Ring& ring, finding::Document& document) {
+  const record::FileHeader& header = ring.header();
+  if (header.capabilities & record::kCapAllocCpu || header.torch_version[0] == 0) return;
+  document.findings.push_back(ToolFinding(
+      "LT904", ring.path(),
+      fmt::format("CPU tensor bytes of rank {} were not counted: PyTorch {} has no slot to count at", std::max(header.rank, 0), header.torch_version),
+      fmt::format("未统计进程 {} 的 CPU 张量字节：PyTorch {} 没有可供统计的入口", std::max(header.rank, 0), header.torch_version),
+      "`lowtide doctor` shows what can be watched; the C heap's figures stand in", "`lowtide doctor` 会列出可监测的内容；此处以 C 堆的数字代替"));
+}
+
+// A pool that leaks on some ranks and not on others says where to look.
+void NameRanks(std::vector<std::vector<Judgement>>& ranks) {
+  std::map<std::string, std::set<int>> leaking, watched;
+  for (const auto& judgements : ranks) {
+    for (const Judgement& judgement : judgements) {
+      watched[judgement.pool].insert(judgement.rank);
+      if (judgement.kind == Kind::kLeak) leaking[judgement.pool].insert(judgement.rank);
+    }
+  }
+  for (auto& judgements : ranks) {
+    for (Judgement& judgement : judgements) {
+      const auto& some = leaking[judgement.pool];
+      judgement.ranks = static_cast<int>(watched[judgement.pool].size());
+      if (judgement.kind == Kind::kLeak && some.size() < watched[judgement.pool].size()) {
+        judgement.only_ranks.assign(some.begin(), some.end());
+      }
+    }
+  }
+}
+
+void AddVerdicts(std::vector<Judgement>& judgements, finding::Document& document) {
+  std::vector<size_t> cause = Reconcile(judgements);
+  for (size_t i = 0; i < judgements.size(); ++i) {
+    finding::VerdictRow row = verdict::ToRow(judgements[i]);
+    auto found = verdict::ToFinding(judgements[i]);
+    if (cause[i] != i) {
+      row.explained_by = judgements[cause[i]].pool;
+    } else if (found) {
+      row.fingerprint = found->fingerprint;
+      document.findings.push_back(std::move(*found));
+    }
+    document.verdicts.push_back(std::move(row));
+  }
+}
+
+// `steps` 0: nothing that is a step was seen in any process.
+void AddSilence(const report::RunView& view, finding::Document& document) {
+  for (const report::RankView& rank : view.ranks) {
+    if (rank.steps > 0) return;
+  }
+  document.findings.push_back(ToolFinding(
+      "LT901", "", "no training step was seen: the script ended before its first step, or trains in a way that no hook sees",
+      "没有看到任何训练步：脚本在第一步之前就结束了，或者其训练方式没有钩子能察觉",
+      "call lowtide.step() at the end of each step; `lowtide doctor` shows what can be watched here",
+      "在每一步结束时调用 lowtide.step()；`lowtide doctor` 会列出此处可监测的内容"));
+}
+
+}  // namespace
+
+std::vector<size_t> Reconcile(std::vector<Judgement>& judgements) {
+  const Judgement *cpu = Leaking(judgements, "cpu"), *heap = Leaking(judgements, "heap"), *shm = Leaking(judgements, "shm");
+  // Graph nodes live in the C heap and hold few tensor bytes: the pool with the substance is the cause.
+  const Judgement* inner = cpu && (!heap || RateOf(*cpu) >= 0.3 * RateOf(*heap)) ? cpu : heap ? heap : shm;
+  std::vector<size_t> cause(judgements.size());
+  for (size_t i = 0; i < judgements.size(); ++i) {
+    Judgement& judgement = judgements[i];
+    cause[i] = i;
+    if (judgement.pool == "host" && !inner) DoubtHost(judgement);
+    if (judgement.kind != Kind::kLeak) continue;
+    const Judgement* by = judgement.pool == "fds" ? shm
+                          : judgement.pool == "cpu" || judgement.pool == "heap" || judgement.pool == "host" ? inner
+                                                                                                            : nullptr;
+    if (by) cause[i] = static_cast<size_t>(by - judgements.data());
+  }
+  return cause;
+}
+
+report::RunView JudgeFolder(const std::string& folder, const JudgeOptions& options) {
+  std::vector<std::string> files = record::ListRings(folder);
+  if (files.empty()) {
+    throw Error("no recorded run here (no rank*.ring file)", "name the folder that `lowtide run` printed at its start", folder);
+  }
+  report::RunView view;
+  view.folder = folder;
+  std::vector<std::vector<Judgement>> ranks;
+  for (const std::string& file : files) {
+    std::optional<record::Ring> ring;
+    try {
+      ring.emplace(record::Ring::Open(file));
+      ring->Refresh();
+    } catch (const Error& error) {
+      view.document.findings.push_back(ToolFinding("LT903", file, error.message(), error.message(), error.remedy(), error.remedy()));
+      continue;
+    }
+    report::RankView rank = ViewOf(*ring);
+    AddLosses(*ring, view.document);
+    if (rank.role != "trainer" && rank.steps == 0) continue;
+    if (view.command.empty()) view.command = ring->header().script;
+    view.seconds = std::max(view.seconds, rank.seconds);
+    view.ranks.push_back(rank);
+    if (rank.steps == 0) continue;
+    AddBlindSpots(*ring, view.document);
+    RankJudge judge(options);
+    judge.Update(*ring);
+    ranks.push_back(judge.Judge(!ring->WriterAlive()));
+    for (auto& series : judge.Series()) view.series.push_back(std::move(series));
+  }
+  NameRanks(ranks);
+  for (auto& judgements : ranks) AddVerdicts(judgements, view.document);
+  ReadRankFiles(folder, view.document);
+  AddSilence(view, view.document);
+  return view;
+}
+
+}  // namespace lowtide::cli
