@@ -1,0 +1,77 @@
+#include "record/run_folder.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <tuple>
+
+#include "record/ring_reader.h"
+
+namespace lowtide::record {
+namespace fs = std::filesystem;
+namespace {
+
+bool IsRingName(const std::string& name) {
+  return name.ends_with(".ring") && (name.starts_with("rank") || name.starts_with("proc") ||
+                                     name.starts_with("observer"));
+}
+
+// rank0, rank1, rank1.2, then processes without a rank, then the observer.
+std::tuple<int, long, long, std::string> SortKey(const std::string& path) {
+  const std::string name = fs::path(path).filename().string();
+  const int kind = name.starts_with("rank") ? 0 : name.starts_with("proc") ? 1 : 2;
+  const size_t digits = name.find_first_of("0123456789");
+  long number = 0, repeat = 0;
+  if (digits != std::string::npos) std::sscanf(name.c_str() + digits, "%ld.%ld", &number, &repeat);
+  return {kind, number, repeat, name};
+}
+
+}  // namespace
+
+std::string ShmPrefix(const std::string& directory) {
+  std::error_code ignored;
+  fs::path full = fs::weakly_canonical(fs::absolute(directory, ignored), ignored);
+  uint64_t hash = 14695981039346656037ull;  // FNV-1a
+  for (unsigned char c : full.string()) hash = (hash ^ c) * 1099511628211ull;
+  return fmt::format("lowtide-{:016x}-", hash);
+}
+
+std::vector<std::string> ListRings(const std::string& directory) {
+  std::vector<std::string> out;
+  std::error_code failure;
+  for (const auto& entry : fs::directory_iterator(directory, failure)) {
+    if (IsRingName(entry.path().filename().string())) out.push_back(entry.path().string());
+  }
+  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return SortKey(a) < SortKey(b); });
+  return out;
+}
+
+std::vector<std::string> CollectRings(const std::string& directory, const std::string& shm_directory) {
+  std::vector<std::string> trouble;
+  for (const std::string& path : ListRings(directory)) {
+    std::error_code failure;
+    if (!fs::is_symlink(path, failure)) continue;
+    const fs::path target = fs::read_symlink(path, failure);
+    const std::string draft = path + ".part";
+    fs::copy_file(target, draft, fs::copy_options::overwrite_existing, failure);
+    if (!failure) fs::rename(draft, path, failure);
+    if (failure) {
+      trouble.push_back(fmt::format("{}: {}", path, failure.message()));
+      fs::remove(draft, failure);
+    } else {
+      fs::remove(target, failure);
+    }
+  }
+  if (!trouble.empty()) return trouble;  // the originals may be all there is
+  const std::string prefix = ShmPrefix(directory);
+  std::error_code failure;
+  for (const auto& entry : fs::directory_iterator(shm_directory, failure)) {
+    std::error_code ignored;
+    if (entry.path().filename().string().starts_with(prefix)) fs::remove(entry.path(), ignored);
+  }
+  return trouble;
+}
+
+}  // namespace lowtide::record
