@@ -1,0 +1,79 @@
+#include "report/phrases.h"
+
+#include "base/units.h"
+
+namespace lowtide::report {
+
+const Translation kTranslations[] = {
+#define PHRASE(name, english, chinese) {#name, english, chinese},
+#include "report/phrases.inc"
+#undef PHRASE
+    {nullptr, nullptr, nullptr},
+};
+
+namespace {
+
+struct Name {
+  std::string_view key;
+  Phrase phrase;
+};
+
+constexpr Name kPools[] = {{"cpu", Phrase::kPoolCpu},         {"heap", Phrase::kPoolHeap},
+                           {"host", Phrase::kPoolHost},       {"workers", Phrase::kPoolWorkers},
+                           {"shm", Phrase::kPoolShm},         {"fds", Phrase::kPoolFds}};
+constexpr Name kVerdicts[] = {{"leak", Phrase::kLeak},
+                              {"capacity", Phrase::kCapacity},
+                              {"fragmentation", Phrase::kFragmentation},
+                              {"healthy", Phrase::kHealthy},
+                              {"insufficient", Phrase::kInsufficient},
+                              {"bounded", Phrase::kBounded},
+                              {"step_change", Phrase::kStepChange}};
+constexpr Name kPhases[] = {{"step", Phrase::kPhaseStep},
+                            {"validation", Phrase::kPhaseValidation},
+                            {"epoch", Phrase::kPhaseEpoch},
+                            {"checkpoint", Phrase::kPhaseCheckpoint},
+                            {"other", Phrase::kPhaseOther}};
+constexpr Name kRoles[] = {
+    {"trainer", Phrase::kTrainer}, {"worker", Phrase::kWorker}, {"launcher", Phrase::kLauncher}};
+
+template <size_t N>
+std::string Look(const Words& words, const Name (&names)[N], const std::string& key) {
+  for (const Name& name : names) {
+    if (name.key == key) return words.Get(name.phrase);
+  }
+  return key;
+}
+
+}  // namespace
+
+const char* Words::Get(Phrase phrase) const {
+  const Translation& entry = kTranslations[static_cast<int>(phrase)];
+  return chinese_ ? entry.chinese : entry.english;
+}
+
+std::string Words::Pool(const std::string& pool) const { return Look(*this, kPools, pool); }
+std::string Words::Verdict(const std::string& verdict) const { return Look(*this, kVerdicts, verdict); }
+std::string Words::During(const std::string& phase) const { return Look(*this, kPhases, phase); }
+std::string Words::Role(const std::string& role) const { return Look(*this, kRoles, role); }
+
+std::string Words::Severity(finding::Severity severity) const {
+  switch (severity) {
+    case finding::Severity::kError:
+      return Get(Phrase::kError);
+    case finding::Severity::kWarning:
+      return Get(Phrase::kWarning);
+    case finding::Severity::kNote:
+      break;
+  }
+  return Get(Phrase::kNote);
+}
+
+std::string Words::Rate(const std::string& pool, double rate, bool plus) {
+  return (plus && rate >= 0 ? "+" : "") + (pool == "fds" ? fmt::format("{:.3g}/step", rate) : FormatRate(rate));
+}
+
+std::string Words::Amount(const std::string& pool, double amount) {
+  return pool == "fds" ? fmt::format("{:.0f}", amount) : FormatBytes(amount);
+}
+
+}  // namespace lowtide::report

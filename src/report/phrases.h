@@ -1,0 +1,58 @@
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string>
+#include <string_view>
+
+#include "finding/document.h"
+
+namespace lowtide::report {
+
+enum class Phrase : int {
+#define PHRASE(name, english, chinese) name,
+#include "report/phrases.inc"
+#undef PHRASE
+};
+
+struct Translation {
+  const char* name;
+  const char* english;
+  const char* chinese;
+};
+
+// Every phrase in the order of the enum; ends with a null name.
+extern const Translation kTranslations[];
+
+// The fixed words of all reports in one language, so that the terminal, the page and the live view say the same.
+class Words {
+ public:
+  // "zh" is Chinese, anything else English.
+  explicit Words(std::string_view lang) : chinese_(lang == "zh") {}
+
+  bool chinese() const { return chinese_; }
+  const char* Get(Phrase phrase) const;
+  template <typename... Args>
+  std::string Say(Phrase phrase, const Args&... args) const {
+    return fmt::format(fmt::runtime(Get(phrase)), args...);
+  }
+  // `chinese` where it is wanted and there; else `english`.
+  const std::string& Pick(const std::string& english, const std::string& chinese) const {
+    return chinese_ && !chinese.empty() ? chinese : english;
+  }
+
+  std::string Pool(const std::string& pool) const;        // "CPU tensors", "cuda:0"
+  std::string Verdict(const std::string& verdict) const;  // "LEAK", "healthy"
+  std::string During(const std::string& phase) const;     // "validation"
+  std::string Severity(finding::Severity severity) const;
+  std::string Role(const std::string& role) const;
+
+  // "+40.9 KB/step"; the pool says whether bytes or things are counted.
+  static std::string Rate(const std::string& pool, double rate, bool plus);
+  static std::string Amount(const std::string& pool, double amount);
+
+ private:
+  bool chinese_;
+};
+
+}  // namespace lowtide::report
