@@ -73,4 +73,7 @@ std::vector<size_t> Reconcile(std::vector<verdict::Judgement>& judgements);
 // Throws Error when there is no ring.
 report::RunView JudgeFolder(const std::string& folder, const JudgeOptions& options);
 
+// The same for a run that left no ring: it says so, and shows what the ranks left besides.
+report::RunView UnrecordedRun(const std::string& folder);
+
 }  // namespace lowtide::cli

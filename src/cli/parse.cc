@@ -4,12 +4,17 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 
 #include "base/error.h"
 #include "base/terminal.h"
+#include "base/units.h"
+#include "cli/color.h"
 #include "cli/explain.h"
+#include "cli/report.h"
+#include "cli/run.h"
 #include "finding/version.h"
 
 namespace lowtide::cli {
@@ -20,7 +25,57 @@ struct Context {
   CLI::App& app;
   CommonOptions& common;
   std::function<int()>& work;
+  const std::vector<std::string>& command;  // what follows a verb that starts programs: SCRIPT ARGS, or `--` COMMAND
+  const bool& is_command;                   // it came after `--`
 };
+
+// Reads sizes such as 24GiB into bytes.
+CLI::Validator Size() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        auto bytes = ParseBytes(text);
+        if (!bytes) return text + " is not a size such as 24GB or 80GiB";
+        text = std::to_string(*bytes);
+        return {};
+      },
+      "SIZE");
+}
+
+CLI::IsMember Severities() { return CLI::IsMember({"note", "warning", "error"}); }
+
+void AddRun(Context context) {
+  auto* verb = context.app.add_subcommand("run", "run a script, record every step, say whether it will live and why not");
+  auto options = std::make_shared<RunOptions>();
+  verb->usage("lowtide run [OPTIONS] SCRIPT [ARGS...]\n       lowtide run [OPTIONS] -m MODULE [ARGS...]\n"
+              "       lowtide run [OPTIONS] -- COMMAND...      (torchrun, accelerate, a shell script)");
+  verb->add_option("-m", options->module, "run a module, as python -m does");
+  verb->add_option("-o,--output", options->folder, "folder of the record (default lowtide-runs/SCRIPT-TIME)");
+  verb->add_flag("-f,--force", options->force, "overwrite a record that is there");
+  verb->add_flag("-q,--quiet", options->quiet, "print nothing, neither line nor report");
+  verb->add_option("--steps", options->steps, "end the script cleanly after this many steps");
+  verb->add_option("--fail-on", options->fail_on, "exit with 1 when a finding is at least this severe")->check(Severities());
+  verb->add_option("--capacity", options->capacity, "memory of each device, where it is not found")->transform(Size());
+  verb->add_option("--python", options->python, "the interpreter that runs the script");
+  verb->add_flag("--holders,!--no-holders", options->census, "ask who holds the memory once it grows (default on)");
+  verb->callback([=] {
+    options->command = context.command;
+    options->is_command = context.is_command;
+    if (options->command.empty() && options->module.empty()) throw CLI::RequiredError("SCRIPT, -m MODULE or -- COMMAND");
+    context.work = [=] { return Run(*options, context.common); };
+  });
+}
+
+void AddReport(Context context) {
+  auto* verb = context.app.add_subcommand("report", "the report of a recorded run, also of one that was killed");
+  auto options = std::make_shared<ReportOptions>();
+  verb->add_option("folder", options->folder, "the run's folder")->required();
+  verb->add_option("--format", options->format, "text, json, html or sarif")->check(CLI::IsMember({"text", "json", "html", "sarif"}));
+  verb->add_option("-o,--output", options->output, "write to this file");
+  verb->add_option("--fail-on", options->fail_on, "exit with 1 when a finding is at least this severe")->check(Severities());
+  verb->add_option("--capacity", options->capacity, "memory of each device, where it was not recorded")->transform(Size());
+  verb->add_flag("--hide-sources", options->hide_sources, "html: leave source lines and paths out");
+  verb->callback([=] { context.work = [=] { return Report(*options, context.common); }; });
+}
 
 void AddExplain(Context context) {
   auto* verb = context.app.add_subcommand("explain", "what a finding means, why, and what to do (all codes without one)");
@@ -31,13 +86,45 @@ void AddExplain(Context context) {
 
 // One line per verb, in the order of the help text.
 constexpr void (*kVerbs[])(Context) = {
+    AddRun,
+    AddReport,
     AddExplain,
 };
 
-int Report(const Error& error, const CommonOptions& common) {
-  auto mode = common.color == "always" ? ColorMode::kAlways : common.color == "never" ? ColorMode::kNever : ColorMode::kAuto;
-  fmt::print(stderr, "{} {}\n", Terminal::For(2, mode).Red("lowtide:"), error.what());
+int Fail(const Error& error, const CommonOptions& common) {
+  fmt::print(stderr, "{} {}\n", TerminalFor(2, common).Red("lowtide:"), error.what());
   return 2;
+}
+
+bool TakesValue(CLI::App* verb, const std::string& word) {
+  const CLI::Option* option = verb->get_option_no_throw(word);
+  return option && option->get_expected_min() > 0 && word.find('=') == std::string::npos;
+}
+
+// A verb that starts a program owns the words up to the script; the rest belongs to the script, whatever it looks like.
+// Moves that rest from `words` to `command`; true when it came after `--`.
+bool SplitCommand(CLI::App& app, std::vector<std::string>& words, std::vector<std::string>& command) {
+  auto at = words.begin();
+  CLI::App* verb = nullptr;
+  for (; at != words.end(); ++at) {
+    if (!verb) {
+      verb = *at == "run" || *at == "bisect" ? app.get_subcommand_no_throw(*at) : nullptr;
+      if (!verb && at->rfind("-", 0) != 0) return false;
+      if (!verb && TakesValue(&app, *at) && at + 1 != words.end()) ++at;
+      continue;
+    }
+    bool module = *at == "-m";
+    if (*at == "--" || at->rfind("-", 0) != 0 || *at == "-") break;
+    if ((TakesValue(verb, *at) || TakesValue(&app, *at)) && at + 1 != words.end()) ++at;
+    if (module && at != words.end()) {
+      ++at;
+      break;
+    }
+  }
+  bool after_dashes = at != words.end() && *at == "--";
+  command.assign(at + (after_dashes ? 1 : 0), words.end());
+  words.erase(at, words.end());
+  return after_dashes;
 }
 
 }  // namespace
@@ -52,20 +139,24 @@ int Main(int argc, char** argv) {
   app.add_option("--lang", common.lang, "language of messages")->check(CLI::IsMember({"en", "zh"}));
   app.fallthrough();
   std::function<int()> work;
-  for (auto add : kVerbs) add({app, common, work});
+  std::vector<std::string> words(argv + 1, argv + argc), command;
+  bool is_command = false;
+  for (auto add : kVerbs) add({app, common, work, command, is_command});
   try {
-    app.parse(argc, argv);
+    is_command = SplitCommand(app, words, command);
+    std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+    app.parse(words);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   try {
     return work();
   } catch (const Error& error) {
-    return Report(error, common);
+    return Fail(error, common);
   } catch (const std::bad_alloc&) {
-    return Report(Error("out of memory", "run it where more memory is free"), common);
+    return Fail(Error("out of memory", "run it where more memory is free"), common);
   } catch (const std::exception& error) {
-    return Report(Error(fmt::format("internal error: {}", error.what()), "please report this with the command line"), common);
+    return Fail(Error(fmt::format("internal error: {}", error.what()), "please report this with the command line"), common);
   }
 }
 

@@ -12,6 +12,7 @@ struct ReportOptions {
   std::string format = "text";  // text, json, html, sarif
   std::string output;           // empty: standard output
   std::string fail_on = "error";
+  bool hide_sources = false;  // html: leave sources and paths out
   uint64_t capacity = 0;  // bytes; 0: as recorded
 };
 

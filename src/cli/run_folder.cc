@@ -214,4 +214,12 @@ report::RunView JudgeFolder(const std::string& folder, const JudgeOptions& optio
   return view;
 }
 
+report::RunView UnrecordedRun(const std::string& folder) {
+  report::RunView view;
+  view.folder = folder;
+  ReadRankFiles(folder, view.document);
+  AddSilence(view, view.document);
+  return view;
+}
+
 }  // namespace lowtide::cli

@@ -1,0 +1,87 @@
+#include "cli/observer.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "report/phrases.h"
+
+namespace lowtide::cli {
+namespace {
+
+constexpr auto kScanEvery = std::chrono::milliseconds(200);
+constexpr uint64_t kJudgeEvery = 12;      // steps
+constexpr uint64_t kCensusSpan = 56;      // steps between the two censuses: events every 25 steps occur twice
+constexpr uint64_t kShortRun = 3000;      // steps during which a poll must not come late
+
+}  // namespace
+
+int Observer::SleepMilliseconds() const { return steps_ < kShortRun ? 20 : 200; }
+
+void Observer::Poll() noexcept {
+  try {
+    if (Clock::now() >= next_scan_) FindRings();
+  } catch (const std::exception&) {
+    // The folder cannot be listed just now; the next scan tries again.
+  }
+  for (auto& [pid, rank] : ranks_) {
+    try {
+      Follow(*rank);
+    } catch (const std::exception&) {
+      // The ring went away or is being replaced; the report at the end reads it again.
+    }
+  }
+}
+
+void Observer::FindRings() {
+  next_scan_ = Clock::now() + kScanEvery;
+  for (const std::string& path : record::ListRings(folder_)) {
+    record::Ring ring = record::Ring::Open(path);
+    int64_t pid = ring.header().pid;
+    if (pid > 0 && !ranks_.count(pid)) ranks_[pid] = std::make_unique<Rank>(std::move(ring), options_.judge);
+  }
+}
+
+void Observer::Follow(Rank& rank) {
+  if (rank.ring.Refresh() == 0) return;
+  rank.judge.Update(rank.ring);
+  steps_ = std::max(steps_, rank.judge.steps());
+  if (rank.judge.steps() < rank.judged_step + kJudgeEvery + rank.judged_step / 64) return;
+  rank.judged_step = rank.judge.steps();
+  auto judgements = rank.judge.Judge(false);
+  if (options_.census) AskForCensus(rank, judgements);
+  if (options_.alarms) Alarm(rank, judgements);
+}
+
+// Two censuses: what appeared between the first and the second and stayed is what leaks.
+void Observer::AskForCensus(Rank& rank, const std::vector<verdict::Judgement>& judgements) {
+  if (rank.second_census) return;
+  uint64_t step = rank.judge.steps();
+  if (rank.first_census) {
+    if (step >= rank.first_census + std::max(kCensusSpan, rank.first_census / 8) && rank.ring.RequestCensus()) rank.second_census = step;
+    return;
+  }
+  bool suspicious = std::any_of(judgements.begin(), judgements.end(), [](const auto& judgement) {
+    return judgement.pool != "host" && (judgement.watch || judgement.kind == verdict::Kind::kLeak);
+  });
+  if (suspicious && rank.ring.RequestCensus()) rank.first_census = step;
+}
+
+void Observer::Alarm(Rank& rank, const std::vector<verdict::Judgement>& judgements) {
+  report::Words words(options_.lang);
+  for (const auto& judgement : judgements) {
+    bool certain = judgement.kind == verdict::Kind::kLeak && judgement.alarm && judgement.pool != "host";
+    if (!certain || !rank.alarmed.insert(judgement.pool).second) continue;
+    std::string left = judgement.steps_to_oom
+                           ? words.Say(report::Phrase::kAlarmLeft, FormatCount(static_cast<uint64_t>(std::max(0.0, *judgement.steps_to_oom))))
+                           : "";
+    fmt::print(stderr, "{} {}\n", terminal_.Red("lowtide:"),
+               words.Say(report::Phrase::kAlarm, rank.judge.steps(), judgement.rank, words.Pool(judgement.pool),
+                         report::Words::Rate(judgement.pool, judgement.bytes_per_step.value_or(0), true), left));
+  }
+}
+
+}  // namespace lowtide::cli

@@ -1,0 +1,167 @@
+#include "cli/run.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "base/terminal.h"
+#include "cli/color.h"
+#include "cli/fail_on.h"
+#include "cli/judge.h"
+#include "cli/launch.h"
+#include "cli/observer.h"
+#include "record/run_folder.h"
+#include "report/phrases.h"
+#include "report/text.h"
+
+namespace lowtide::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using report::Phrase;
+using report::Words;
+
+class Session {
+ public:
+  Session(const RunOptions& options, const CommonOptions& common)
+      : options_(options), terminal_(TerminalFor(STDERR_FILENO, common)), words_(common.lang), lang_(common.lang) {}
+
+  int Run() {
+    Launch launch = Prepare();
+    if (!folder_.empty() && !options_.quiet) Say(words_.Say(Phrase::kRecording, folder_));
+    auto started = std::chrono::steady_clock::now();
+    Child child(launch);
+    Watch(child);
+    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    return folder_.empty() ? child.exit_code() : Finish(child);
+  }
+
+ private:
+  void Say(const std::string& text) const {
+    std::fflush(stdout);
+    fmt::print(stderr, "{} {}\n", terminal_.Bold("lowtide:"), text);
+  }
+
+  std::string DefaultName() const {
+    std::string name = options_.module.empty() ? fs::path(options_.command[0]).stem().string() : options_.module;
+    char stamp[32];
+    std::time_t now = std::time(nullptr);
+    std::tm local{};
+    ::localtime_r(&now, &local);
+    std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
+    return fmt::format("lowtide-runs/{}-{}", name, stamp);
+  }
+
+  static bool Usable(const fs::path& folder) {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    return !error && ::access(folder.c_str(), W_OK | X_OK) == 0;
+  }
+
+  // A run is not lost because its record has nowhere to go: another place is tried, and training goes on in any case.
+  void ChooseFolder() {
+    std::string wanted = options_.folder.empty() ? DefaultName() : options_.folder;
+    for (int twin = 2; options_.folder.empty() && fs::exists(wanted) && twin < 1000; ++twin) wanted = fmt::format("{}-{}", DefaultName(), twin);
+    if (!options_.force && !record::ListRings(wanted).empty()) {
+      throw Error("holds a recorded run already", "name another folder with -o, or overwrite it with -f", wanted);
+    }
+    if (Usable(wanted)) {
+      for (const std::string& old : record::ListRings(wanted)) fs::remove(old);
+      folder_ = wanted;
+      return;
+    }
+    std::string problem = fmt::format("cannot write into {}", wanted);
+    const char* temporary = std::getenv("TMPDIR");
+    std::string other = fmt::format("{}/{}-{}", temporary ? temporary : "/tmp", DefaultName(), ::getpid());
+    if (Usable(other)) folder_ = other;
+    Say(folder_.empty() ? words_.Say(Phrase::kUnrecorded, problem) : words_.Say(Phrase::kElsewhere, problem, other));
+  }
+
+  Launch Prepare() {
+    std::string python = FindPython(options_.python);
+    std::string package = FindPackage(python);
+    Launch launch;
+    if (!options_.is_command) {
+      launch.argv.push_back(python);
+      if (!options_.module.empty()) {
+        launch.argv.insert(launch.argv.end(), {"-m", options_.module});
+      } else if (!fs::exists(options_.command[0])) {
+        throw Error("no such script", "check the path; `lowtide run -m MODULE` runs a module, `lowtide run -- COMMAND` any command", options_.command[0]);
+      }
+    }
+    launch.argv.insert(launch.argv.end(), options_.command.begin(), options_.command.end());
+    ChooseFolder();
+    if (!folder_.empty()) SetEnvironment(launch, package);
+    return launch;
+  }
+
+  void SetEnvironment(Launch& launch, const std::string& package) const {
+    const char* path = std::getenv("PYTHONPATH");
+    std::string inject = package + "/_inject";
+    launch.environment.emplace_back("PYTHONPATH", path && *path ? inject + ":" + path : inject);
+    launch.environment.emplace_back("LOWTIDE_RUN_DIR", fs::absolute(folder_).string());
+    if (options_.steps) launch.environment.emplace_back("LOWTIDE_STEPS", std::to_string(options_.steps));
+    if (!options_.census) launch.environment.emplace_back("LOWTIDE_CENSUS", "0");
+  }
+
+  void Watch(Child& child) const {
+    ObserverOptions options;
+    options.judge.capacity = options_.capacity;
+    options.census = options_.census;
+    options.alarms = !options_.quiet;
+    options.lang = lang_;
+    Observer observer(folder_, options, terminal_);
+    while (!child.Wait(folder_.empty() ? 200 : observer.SleepMilliseconds())) {
+      if (!folder_.empty()) observer.Poll();
+    }
+  }
+
+  int Finish(const Child& child) const {
+    std::vector<std::string> lost = record::CollectRings(folder_);
+    report::RunView view = View(child);
+    for (const std::string& problem : lost) Say(problem);
+    try {
+      WriteFileAtomically(folder_ + "/findings.json", finding::ToJson(view.document));
+    } catch (const Error& error) {
+      Say(error.what());
+    }
+    if (!options_.quiet) fmt::print(stderr, "\n{}", report::ToText(view, terminal_, lang_));
+    return options_.fail_on.empty() ? child.exit_code() : FailOn(view.document.findings, options_.fail_on, child.exit_code());
+  }
+
+  // A run without any ring (no PyTorch, killed at once) still gets its findings.json.
+  report::RunView View(const Child& child) const {
+    report::RunView view;
+    try {
+      view = JudgeFolder(folder_, {options_.capacity});
+    } catch (const Error&) {
+      view = UnrecordedRun(folder_);
+    }
+    view.folder_display = folder_;
+    view.command.clear();
+    for (const std::string& word : options_.command) view.command += (view.command.empty() ? "" : " ") + word;
+    if (!options_.module.empty()) view.command = "-m " + options_.module + (view.command.empty() ? "" : " ") + view.command;
+    view.exit_code = child.exit_code();
+    view.seconds = seconds_;
+    return view;
+  }
+
+  const RunOptions& options_;
+  Terminal terminal_;
+  Words words_;
+  std::string lang_, folder_;
+  double seconds_ = 0;
+};
+
+}  // namespace
+
+int Run(const RunOptions& options, const CommonOptions& common) { return Session(options, common).Run(); }
+
+}  // namespace lowtide::cli
