@@ -1,0 +1,159 @@
+#include "verdict/window_test.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace lowtide::verdict {
+
+using series::Block;
+using series::Slope;
+
+namespace {
+
+struct Columns {
+  std::vector<double> x, low, min, peak;
+};
+
+Columns Split(std::span<const Block> blocks) {
+  Columns c;
+  for (auto& b : blocks) c.x.push_back(b.Middle()), c.low.push_back(b.low), c.min.push_back(b.min), c.peak.push_back(b.peak);
+  return c;
+}
+
+double MeanOf(std::span<const double> v) {
+  double sum = 0;
+  for (double y : v) sum += y;
+  return v.empty() ? 0 : sum / static_cast<double>(v.size());
+}
+
+// The last part has not levelled off: its slope is significant, or a fair share of the whole slope.
+bool StillRising(const Columns& c, const Slope& whole, double noise_floor) {
+  size_t n = c.x.size(), from = n - std::max<size_t>(n / 3, 5);
+  std::span x(c.x), y(c.low);
+  Slope last = series::SlopeOf(x.subspan(from), y.subspan(from), noise_floor);
+  if (last.value > 2 * last.error && last.value > 0.1 * whole.value) return true;
+  if (last.value > 0.3 * whole.value) return true;
+  // Stairs: between two rises the median slope is nothing, but the ends differ.
+  size_t part = (n - from) / 3;
+  double rise = MeanOf(y.subspan(n - part)) - MeanOf(y.subspan(from, part));
+  return rise > 0.3 * whole.value * (x[n - 1] - x[from]) * 2 / 3 && rise > 3 * whole.sigma / std::sqrt(static_cast<double>(part));
+}
+
+bool FloorAgrees(const Columns& c, const Slope& whole, double noise_floor) {
+  Slope floor = series::SlopeOf(c.x, c.min, noise_floor);
+  return floor.value > 0 && floor.value + 2.5 * floor.error >= 0.4 * whole.value;
+}
+
+bool NewTerritory(const Columns& c, const WindowQuestion& question, const Slope& whole) {
+  size_t n = c.low.size(), part = std::min<size_t>(8, std::max<size_t>(2, n / 8));
+  std::span y(c.low);
+  double now = MeanOf(y.subspan(n - part));
+  if (now <= question.history_max) return false;
+  if (!question.whole) return true;
+  double earlier = -1e300, slack = 2.5 * whole.sigma * std::sqrt(whole.vif / static_cast<double>(part));
+  for (size_t i = 0; i + part <= n - part; i += part) earlier = std::max(earlier, MeanOf(y.subspan(i, part)));
+  return now + slack > earlier;
+}
+
+// A leak lifts floor and peak by the same bytes; a workload that grows lifts the peak more.
+bool PeakParallel(const Columns& c, const Slope& whole, double noise_floor) {
+  Slope peak = series::SlopeOf(c.x, c.peak, noise_floor);
+  return peak.value - 2 * peak.error <= 1.5 * (whole.value + whole.error);
+}
+
+Gate FirstClosedGate(const Columns& c, const WindowQuestion& q, WindowAnswer& a) {
+  if (!StillRising(c, a.slope, q.noise_floor)) return Gate::kLevelled;
+  if (!FloorAgrees(c, a.slope, q.noise_floor)) return Gate::kFloorStays;
+  if (!NewTerritory(c, q, a.slope)) return Gate::kOldTerritory;
+  if (q.has_peak && !PeakParallel(c, a.slope, q.noise_floor)) return Gate::kPeakGrowsMore;
+  if (!a.shape.grows()) return Gate::kShape;
+  return Gate::kNone;
+}
+
+}  // namespace
+
+WindowAnswer TestWindow(std::span<const Block> blocks, const WindowQuestion& q, bool screen) {
+  WindowAnswer a;
+  if (blocks.size() < 8) return a;
+  Columns c = Split(blocks);
+  a.first = blocks.front().first, a.last = blocks.back().last;
+  a.z_critical = series::UpperNormalQuantile(q.level);
+  auto low = series::MannKendallOf(c.low), min = series::MannKendallOf(c.min);
+  double ratchet = series::RatchetPValue(c.min);
+  bool possible = low.Z() > a.z_critical || min.Z() > a.z_critical || ratchet <= q.level;
+  if (screen && !possible) {
+    a.z = low.Z();
+    return a;
+  }
+  a.slope = series::SlopeOf(c.x, c.low, q.noise_floor);
+  a.z = low.Z(a.slope.vif);
+  series::Line floor_line = series::TheilSen(c.x, c.min);
+  double min_vif = series::VarianceInflation(series::Residuals(c.x, c.min, floor_line), q.noise_floor);
+  size_t part = std::max<size_t>(2, blocks.size() / 16);
+  a.start = MeanOf(std::span(c.low).first(part)), a.top = MeanOf(std::span(c.low).last(part));
+  a.watch = a.z > a.z_critical || min.Z(min_vif) > a.z_critical || (ratchet <= q.level && low.s > 0);
+  if (!a.watch && screen) return a;
+  a.shape = FitShapes(c.x, c.low, q.noise_floor, a.z_critical);
+  a.shaped = true;
+  if (!a.watch) return a;
+  a.gate = FirstClosedGate(c, q, a);
+  a.candidate = a.gate == Gate::kNone;
+  return a;
+}
+
+namespace {
+
+void Widen(Rate& rate, double low, double high) {
+  rate.low = std::min(rate.low, low);
+  rate.high = std::max(rate.high, high);
+}
+
+// The slopes of equal parts of the window belong to what the rate may be.
+void WidenByParts(Rate& rate, const Columns& c, size_t from, size_t parts, double noise_floor) {
+  size_t n = c.x.size() - from, each = n / parts;
+  if (each < 5) return;
+  for (size_t i = 0; i < parts; ++i) {
+    std::span x(c.x), y(c.low);
+    Slope part = series::SlopeOf(x.subspan(from + i * each, each), y.subspan(from + i * each, each), noise_floor);
+    Widen(rate, part.value, part.value);
+  }
+}
+
+}  // namespace
+
+Rate EstimateRate(std::span<const Block> blocks, const WindowAnswer& answer, double noise_floor) {
+  Columns c = Split(blocks);
+  const Fit& fit = answer.shape.growing;
+  Slope slope = answer.slope;
+  Rate rate;
+  rate.onset = answer.first;
+  size_t from = 0;
+  switch (fit.shape) {
+    case Shape::kKnee: {
+      while (from + 8 < c.x.size() && c.x[from] < fit.at) ++from;
+      slope = series::SlopeOf(std::span(c.x).subspan(from), std::span(c.low).subspan(from), noise_floor);
+      rate.onset = fit.at;
+      break;
+    }
+    case Shape::kConvex:
+    case Shape::kLineWithShifts:
+    case Shape::kDrift:
+    case Shape::kStairs:
+      slope.value = fit.slope;
+      slope.error = std::max(fit.error * std::sqrt(slope.vif), slope.error);
+      break;
+    default: break;
+  }
+  rate.value = slope.value;
+  rate.low = slope.value - 2.2 * slope.error, rate.high = slope.value + 2.2 * slope.error;
+  if (fit.shape == Shape::kConvex) {
+    Widen(rate, answer.slope.value, answer.slope.value);
+    return rate;
+  }
+  WidenByParts(rate, c, from, 2, noise_floor);
+  if (slope.vif > 2.5) WidenByParts(rate, c, from, 4, noise_floor);
+  return rate;
+}
+
+}  // namespace lowtide::verdict
