@@ -5,9 +5,7 @@
 #include <cmath>
 
 namespace lowtide {
-namespace {
 
-// Length of the valid UTF-8 sequence at `at`, or 0 (Unicode 15, table 3-7).
 size_t Utf8Length(std::string_view s, size_t at) {
   auto byte = [&](size_t i) { return at + i < s.size() ? static_cast<unsigned char>(s[at + i]) : 0u; };
   auto tail = [&](size_t i) { return (byte(i) & 0xC0) == 0x80; };
@@ -24,8 +22,6 @@ size_t Utf8Length(std::string_view s, size_t at) {
   }
   return 0;
 }
-
-}  // namespace
 
 std::string JsonQuote(std::string_view text) {
   std::string out = "\"";

@@ -59,6 +59,9 @@ class JsonWriter {
   bool after_key_ = false;
 };
 
+// Bytes of the valid UTF-8 sequence at `at`, or 0 (Unicode 15, table 3-7).
+size_t Utf8Length(std::string_view text, size_t at);
+
 // `text` as a JSON string with its quotes.
 std::string JsonQuote(std::string_view text);
 
