@@ -12,6 +12,7 @@
 #include "base/terminal.h"
 #include "base/units.h"
 #include "cli/color.h"
+#include "cli/doctor.h"
 #include "cli/explain.h"
 #include "cli/report.h"
 #include "cli/run.h"
@@ -77,6 +78,14 @@ void AddReport(Context context) {
   verb->callback([=] { context.work = [=] { return Report(*options, context.common); }; });
 }
 
+void AddDoctor(Context context) {
+  auto* verb = context.app.add_subcommand("doctor", "what this machine and this PyTorch can be watched for, and what not");
+  auto options = std::make_shared<DoctorOptions>();
+  verb->add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  verb->add_option("--python", options->python, "the interpreter to look at");
+  verb->callback([=] { context.work = [=] { return Doctor(*options, context.common); }; });
+}
+
 void AddExplain(Context context) {
   auto* verb = context.app.add_subcommand("explain", "what a finding means, why, and what to do (all codes without one)");
   auto options = std::make_shared<ExplainOptions>();
@@ -88,6 +97,7 @@ void AddExplain(Context context) {
 constexpr void (*kVerbs[])(Context) = {
     AddRun,
     AddReport,
+    AddDoctor,
     AddExplain,
 };
 
