@@ -30,9 +30,11 @@ add_custom_command(
 target_sources(lowtide_core PRIVATE ${CMAKE_BINARY_DIR}/generated/pages.cc)
 
 file(GLOB verbs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/*.cc)
-list(FILTER verbs EXCLUDE REGEX "_test\\.cc$")
-add_executable(lowtide ${verbs})
-target_link_libraries(lowtide PRIVATE lowtide_core)
+list(FILTER verbs EXCLUDE REGEX "(_test|/main)\\.cc$")
+add_library(lowtide_cli STATIC ${verbs})
+target_link_libraries(lowtide_cli PUBLIC lowtide_core)
+add_executable(lowtide ${CMAKE_SOURCE_DIR}/src/cli/main.cc)
+target_link_libraries(lowtide PRIVATE lowtide_cli)
 if(SKBUILD)
   install(TARGETS lowtide DESTINATION ${SKBUILD_SCRIPTS_DIR})  # beside python: no interpreter start in between
 endif()

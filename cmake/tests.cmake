@@ -6,7 +6,7 @@ foreach(module base finding record series verdict snapshot heap lint plan bisect
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${module}/*_test.cc ${CMAKE_SOURCE_DIR}/src/${module}/*/*_test.cc)
   if(tests)
     add_executable(test_${module} ${tests})
-    target_link_libraries(test_${module} PRIVATE lowtide_core GTest::gtest GTest::gtest_main)
+    target_link_libraries(test_${module} PRIVATE $<$<STREQUAL:${module},cli>:lowtide_cli> lowtide_core GTest::gtest GTest::gtest_main)
     target_compile_definitions(test_${module} PRIVATE LOWTIDE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     add_test(NAME ${module} COMMAND test_${module})
   endif()
