@@ -16,6 +16,7 @@
 #include "cli/explain.h"
 #include "cli/report.h"
 #include "cli/run.h"
+#include "cli/verdict.h"
 #include "finding/version.h"
 
 namespace lowtide::cli {
@@ -78,6 +79,16 @@ void AddReport(Context context) {
   verb->callback([=] { context.work = [=] { return Report(*options, context.common); }; });
 }
 
+void AddVerdict(Context context) {
+  auto* verb = context.app.add_subcommand("verdict", "judge any series of memory figures: CSV, nvidia-smi log, training log");
+  auto options = std::make_shared<VerdictOptions>();
+  verb->add_option("file", options->file, "the file; - is standard input")->required();
+  verb->add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  verb->add_option("--capacity", options->capacity, "memory there is, such as 24GiB")->transform(Size());
+  verb->add_option("--fail-on", options->fail_on, "exit with 1 when a finding is at least this severe")->check(Severities());
+  verb->callback([=] { context.work = [=] { return Verdict(*options, context.common); }; });
+}
+
 void AddDoctor(Context context) {
   auto* verb = context.app.add_subcommand("doctor", "what this machine and this PyTorch can be watched for, and what not");
   auto options = std::make_shared<DoctorOptions>();
@@ -97,6 +108,7 @@ void AddExplain(Context context) {
 constexpr void (*kVerbs[])(Context) = {
     AddRun,
     AddReport,
+    AddVerdict,
     AddDoctor,
     AddExplain,
 };

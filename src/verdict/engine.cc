@@ -9,7 +9,7 @@
 #include "series/period.h"
 #include "verdict/gap.h"
 #include "verdict/marks.h"
-#include "verdict/window_test.h"
+#include "verdict/growth.h"
 
 namespace lowtide::verdict {
 

@@ -1,4 +1,4 @@
-#include "verdict/window_test.h"
+#include "verdict/growth.h"
 
 #include <algorithm>
 #include <cmath>
