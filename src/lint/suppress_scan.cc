@@ -7,12 +7,14 @@ namespace {
 
 class Scanner {
  public:
-  explicit Scanner(std::string_view text) : text_(text) { NewLine(0); }
+  Scanner(std::string_view text, const std::function<bool(size_t)>& skip) : text_(text), skip_(skip) { NewLine(0); }
 
   LineScan Run() {
     while (at_ < text_.size()) {
       char c = text_[at_];
-      if (IsLineEnd()) {
+      if (skip_ && at_ == scan_.line_starts.back() && scan_.fresh.back() && skip_(at_)) {
+        SkipLine();
+      } else if (IsLineEnd()) {
         EndLine();
       } else if (c == '#') {
         Comment();
@@ -46,6 +48,16 @@ class Scanner {
     scan_.comment_allowed.push_back(!in_string_ && !continued_);
     at_ += text_[at_] == '\r' && at_ + 1 < text_.size() && text_[at_ + 1] == '\n' ? 2 : 1;
     NewLine(at_);
+  }
+
+  void SkipLine() {
+    for (bool more = true; more && at_ < text_.size();) {
+      at_ = std::min(text_.find_first_of("\r\n", at_), text_.size());
+      more = at_ > 0 && text_[at_ - 1] == '\\';
+      continued_ = more;
+      if (at_ < text_.size()) EndLine();
+    }
+    continued_ = false;
   }
 
   void Comment() {
@@ -82,6 +94,7 @@ class Scanner {
 
   static constexpr const char* triple_[2] = {"''", "\"\""};
   std::string_view text_;
+  const std::function<bool(size_t)>& skip_;
   LineScan scan_;
   size_t at_ = 0;
   int depth_ = 0;
@@ -90,7 +103,7 @@ class Scanner {
 
 }  // namespace
 
-LineScan ScanLines(std::string_view text) { return Scanner(text).Run(); }
+LineScan ScanLines(std::string_view text, const std::function<bool(size_t)>& skip) { return Scanner(text, skip).Run(); }
 
 std::vector<uint32_t> LineStarts(std::string_view text) {
   std::vector<uint32_t> starts{0};

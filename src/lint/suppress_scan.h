@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -21,7 +22,9 @@ struct LineScan {
   std::vector<bool> comment_allowed;  // per line: it ends outside strings and not in a backslash
 };
 
-LineScan ScanLines(std::string_view text);
+// `skip`, when given, is asked for each fresh line (with its byte offset); a line that it claims is passed over
+// together with its backslash continuations, whatever quotes and brackets it has.
+LineScan ScanLines(std::string_view text, const std::function<bool(size_t line_start)>& skip = nullptr);
 
 // Byte offsets of the lines' beginnings; line ends are \n, \r\n and \r, as Python has them.
 std::vector<uint32_t> LineStarts(std::string_view text);
