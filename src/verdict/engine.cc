@@ -24,6 +24,9 @@ constexpr double kWarmSteps = 200;     // skipped by the pyramid
 constexpr size_t kRaw = 256;           // samples kept as they are until the period is known
 constexpr size_t kEvaluateEvery = 8;   // blocks of a level
 constexpr uint64_t kFirstLook = 64;    // samples
+// Bayes factors (as BIC differences) of growth that slows down against growth that goes on, over the whole run: up to
+// the first a leak is a leak, beyond the second the suspicion is withdrawn.
+constexpr double kSlowLead = -2, kWithdrawLead = 4;
 constexpr double kAlarmAges = 5;       // out of memory within this many times the steps already seen
 constexpr double kAlarmGrowth = 0.2;   // of the floor, with no limit known
 
@@ -39,6 +42,7 @@ double MinGrowthOf(const std::string& pool, double quantum) {
   if (pool.starts_with("workers")) return 8 << 20;
   if (pool.starts_with("fds")) return 16;
   if (pool.starts_with("shm")) return 64 << 10;
+  if (pool.starts_with("device-other")) return 4 * quantum;
   return 8 * quantum;
 }
 
@@ -236,9 +240,14 @@ void Engine::Impl::CheckWithdrawal() {
   std::vector<Block> blocks;
   pyramid_.level(alarm_level_).CopyTo(blocks);
   if (blocks.size() < 16) return;
-  double lowest = 1e300;
-  for (size_t i = blocks.size() - 16; i < blocks.size(); ++i) lowest = std::min(lowest, blocks[i].low);
-  if (lowest < growth_.start + 0.3 * (growth_.top - growth_.start) && growth_.top > growth_.start) {
+  // Means of 4 blocks: how far did it come down from its highest?
+  double highest = -1e300, lowest_after = 1e300;
+  for (size_t i = 0; i + 4 <= blocks.size(); ++i) {
+    double mean = (blocks[i].low + blocks[i + 1].low + blocks[i + 2].low + blocks[i + 3].low) / 4;
+    if (mean > highest) highest = lowest_after = mean;
+    lowest_after = std::min(lowest_after, mean);
+  }
+  if (lowest_after < growth_.start + 0.3 * (growth_.top - growth_.start) && growth_.top > growth_.start) {
     // Twice the height of this tooth is what its successors may reach: collections grow rarer as a program grows.
     double ceiling = growth_.start + 2 * (growth_.top - growth_.start);
     for (size_t l = 0; l <= alarm_level_; ++l) pyramid_.level(l).RaiseHistoryMax(ceiling);
@@ -266,14 +275,16 @@ void Engine::Impl::Look(Growth& g, double budget, bool short_rule) const {
   std::span<const Block> window(blocks.begin() + static_cast<long>(warm), blocks.end());
   WindowQuestion q;
   q.level = budget, q.noise_floor = floor_, q.whole = true, q.has_peak = has_peak_;
-  auto answer = TestWindow(window, q);
-  if (answer.candidate) {
+  auto answer = TestWindow(window, q, !g.suspect);
+  if (answer.candidate && answer.shape.SlowLead() < kSlowLead) {
     Note(g, window, answer);
     if (short_rule) g.leak = true;
   } else if (answer.watch) {
-    g.gate = answer.gate;
-    if (g.suspect && answer.shape.slowing()) g.suspect = g.leak = false, g.ended = State::kBounded;
+    g.gate = answer.candidate ? Gate::kShape : answer.gate;
   }
+  if (!g.suspect || !answer.shaped) return;
+  if (answer.shape.SlowLead() > kWithdrawLead) g.suspect = g.leak = false, g.ended = State::kBounded;
+  else if (answer.shape.SlowLead() > kSlowLead) g.leak = false;
 }
 
 Judgement Engine::Impl::Judge(bool final) const {
@@ -340,7 +351,8 @@ void Engine::Impl::Classify(Judgement& j, const Growth& g, bool final) const {
     j.kind = Kind::kHealthy, j.state = State::kRisingInRange, j.confidence = 0.8;
   } else if (shape.bounded.bic <= shape.growing.bic && IsSlowing(shape.bounded.shape)) {
     j.kind = Kind::kBounded, j.state = State::kBounded;
-  } else if (shape.bounded.bic <= shape.growing.bic && shape.bounded.shape == Shape::kShifts) {
+  } else if (shape.bounded.bic <= shape.growing.bic && shape.bounded.shape == Shape::kShifts &&
+             std::abs(shape.bounded.height) > 3 * slope.sigma) {
     j.kind = Kind::kStepChange, j.state = State::kStep;
     j.step_change_at = shape.bounded.at, j.step_change_bytes = shape.bounded.height;
   } else {
@@ -350,7 +362,7 @@ void Engine::Impl::Classify(Judgement& j, const Growth& g, bool final) const {
     j.kind = Kind::kInsufficient, j.state = State::kTooShort, j.confidence = 0.5;
     j.steps_needed = 64;
   }
-  if (j.kind != Kind::kHealthy) return;
+  if (j.kind == Kind::kInsufficient) return;
   if (auto fragmented = gap_.Fragmented()) j.kind = Kind::kFragmentation, j.gap = fragmented;
   else if (options_.capacity && peak_ > 0.95 * *options_.capacity) j.kind = Kind::kCapacity;
 }

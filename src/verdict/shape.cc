@@ -86,6 +86,36 @@ void Keep(Fit& best, const Fit& fit) {
 
 // --- growing ------------------------------------------------------------------------------------------------------
 
+// a + b t + c t^2, b and c positive: growth that began before the window and gathers speed.
+void FitParabola(const Window& w, Fit& best) {
+  double s[5] = {}, r[3] = {}, yy = 0;
+  for (size_t i = 0; i < w.size(); ++i) {
+    double t = w.t(i) - 0.5, y = w.y(i), power = 1;
+    for (int k = 0; k < 5; ++k, power *= t) {
+      s[k] += power;
+      if (k < 3) r[k] += power * y;
+    }
+    yy += y * y;
+  }
+  // Normal equations of order 3 by Cramer's rule.
+  auto det = [](double a, double b, double c, double d, double e, double f, double g, double h, double i) {
+    return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g);
+  };
+  double whole = det(s[0], s[1], s[2], s[1], s[2], s[3], s[2], s[3], s[4]);
+  if (whole <= 1e-12) return;
+  double a = det(r[0], s[1], s[2], r[1], s[2], s[3], r[2], s[3], s[4]) / whole;
+  double b = det(s[0], r[0], s[2], s[1], r[1], s[3], s[2], r[2], s[4]) / whole;
+  double c = det(s[0], s[1], r[0], s[1], s[2], r[1], s[2], s[3], r[2]) / whole;
+  if (c <= 0 || b < c) return;  // b - c is the slope at the start
+  double rss = 0;
+  for (size_t i = 0; i < w.size(); ++i) {
+    double t = w.t(i) - 0.5, e = w.y(i) - a - b * t - c * t * t;
+    rss += e * e;
+  }
+  double n = static_cast<double>(w.size()), sigma = std::sqrt(std::max(rss / n, w.floor()));
+  Keep(best, {Shape::kConvex, w.Bic(rss, 3), (b + c) / w.span(), sigma * std::sqrt(180 / n) / w.span(), 0, 0, 0});
+}
+
 void FitConvexAndLine(const Window& w, Fit& best) {
   auto line = w.FitBasis([](double t) { return t; });
   if (line.slope > 0) Keep(best, {Shape::kLine, w.Bic(line.rss, 2), line.slope / w.span(), line.error / w.span(), 0, 0, 0});
@@ -94,6 +124,7 @@ void FitConvexAndLine(const Window& w, Fit& best) {
     if (fit.slope > 0)
       Keep(best, {Shape::kConvex, w.Bic(fit.rss, 3), fit.slope * power / w.span(), fit.error * power / w.span(), 0, 0, 0});
   }
+  FitParabola(w, best);
   size_t n = w.size();
   for (size_t c = 2; c + 4 < n; c += std::max<size_t>(1, n / 32)) {
     double knee = w.t(c);
@@ -195,7 +226,7 @@ void FitSaturating(const Window& w, Fit& best) {
     auto fit = w.FitBasis([=](double t) { return std::min(t, knee); });
     if (fit.slope > 0) Keep(best, {Shape::kPlateau, w.Bic(fit.rss, 3), 0, 0, knee, 0, 0});
   }
-  for (double tau : {0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0}) {
+  for (double tau : {0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.5}) {
     auto fit = w.FitBasis([=](double t) { return 1 - std::exp(-t / tau); });
     if (fit.slope > 0)
       Keep(best, {Shape::kSaturation, w.Bic(fit.rss, 3), fit.slope / tau * std::exp(-1 / tau) / w.span(), 0, tau, 0, 0});
@@ -204,7 +235,7 @@ void FitSaturating(const Window& w, Fit& best) {
     auto fit = w.FitBasis([=](double t) { return std::pow(t, power); });
     if (fit.slope > 0) Keep(best, {Shape::kRoot, w.Bic(fit.rss, 3), fit.slope * power / w.span(), 0, power, 0, 0});
   }
-  for (double c : {0.01, 0.03, 0.1, 0.3}) {
+  for (double c : {0.01, 0.03, 0.1, 0.3, 1.0}) {
     auto fit = w.FitBasis([=](double t) { return std::log1p(t / c); });
     if (fit.slope > 0) Keep(best, {Shape::kLogarithm, w.Bic(fit.rss, 3), fit.slope / (1 + c) / w.span(), 0, c, 0, 0});
   }
@@ -215,7 +246,7 @@ void FitSaturating(const Window& w, Fit& best) {
 // Growth by increments of random size (a leak of variable batches, events at random) is a walk with drift: its
 // residuals about a line wander, and curves would seem to fit them. So the increments are described instead, by a
 // constant mean, by none, by one that stops, and by one that fades. Both views are densities of the same values.
-void FitWalks(const Window& w, double z_critical, Fit& growing, Fit& bounded) {
+void FitWalks(const Window& w, double z_critical, Fit& growing, Fit& bounded, Fit& slow) {
   size_t n = w.size(), m = n - 1;
   std::vector<double> d(m), dt(m);
   double floor = 2 * w.floor(), size = static_cast<double>(m);
@@ -238,11 +269,11 @@ void FitWalks(const Window& w, double z_critical, Fit& growing, Fit& bounded) {
   Keep(bounded, {Shape::kConstant, bic(none[0], 0), 0, 0, 0, 0, 0});
   for (size_t c = 4; c + 4 < m; c += std::max<size_t>(1, n / 32)) {
     auto ends = fit([=](size_t i) { return i < c ? 1.0 : 0.0; });
-    if (ends[1] > 0) Keep(bounded, {Shape::kDriftEnds, bic(ends[0], 2), 0, 0, w.t(c), 0, 0});
+    if (ends[1] > 0) Keep(slow, {Shape::kDriftEnds, bic(ends[0], 2), 0, 0, w.t(c), 0, 0});
   }
   for (double tau : {0.1, 0.2, 0.3, 0.5, 0.8}) {
     auto fades = fit([&](size_t i) { return std::exp(-(w.t(i) + w.t(i + 1)) / 2 / tau); });
-    if (fades[1] > 0) Keep(bounded, {Shape::kDriftEnds, bic(fades[0], 2), 0, 0, tau, 0, 0});
+    if (fades[1] > 0) Keep(slow, {Shape::kDriftEnds, bic(fades[0], 2), 0, 0, tau, 0, 0});
   }
 }
 
@@ -255,9 +286,10 @@ ShapeResult FitShapes(std::span<const double> x, std::span<const double> y, doub
   FitConvexAndLine(w, out.growing);
   FitLineWithShifts(w, z_critical, out.growing);
   FitLevels(w, out.growing, out.bounded);
-  FitSaturating(w, out.bounded);
-  FitWalks(w, z_critical, out.growing, out.bounded);
-  for (Fit* fit : {&out.growing, &out.bounded}) fit->at = x.front() + fit->at * (x.back() - x.front());
+  FitSaturating(w, out.slow);
+  FitWalks(w, z_critical, out.growing, out.bounded, out.slow);
+  Keep(out.bounded, out.slow);
+  for (Fit* fit : {&out.growing, &out.bounded, &out.slow}) fit->at = x.front() + fit->at * (x.back() - x.front());
   return out;
 }
 

@@ -30,7 +30,10 @@ struct Fit {
 // increasing, 8 values at least; `noise_floor` in bytes; `z_critical` is what a slope among level shifts must reach.
 struct ShapeResult {
   Fit growing, bounded;
+  Fit slow;  // the best of the bounded ones that slow down
   bool grows() const { return growing.bic <= bounded.bic; }
+  // By how much growth that slows down is the better description; negative: growth that goes on is.
+  double SlowLead() const { return growing.bic - slow.bic; }
   // The bounded description is better by 10 and of a kind that slows down.
   bool slowing() const { return bounded.bic + 10 < growing.bic && IsSlowing(bounded.shape); }
 };
