@@ -46,7 +46,7 @@ class Canvas {
       for (; end < columns_; ++end) {
         const Cell& cell = cells_[static_cast<size_t>(row * columns_ + end)];
         if (cell.edge != first.edge) break;
-        run += wide_ == 2 ? Utf8(0x2800u + cell.bits) : cell.bits == 0 ? " " : cell.edge ? "_" : ".";
+        run += cell.bits == 0 ? " " : wide_ == 2 ? Utf8(0x2800u + cell.bits) : cell.edge ? "_" : ".";
       }
       line += first.edge ? terminal.Red(run) : terminal.Dim(run);
       column = end;

@@ -22,6 +22,12 @@ struct SeriesView {
   std::optional<double> capacity;  // bytes
 };
 
+// Steps that belonged to a phase other than training, for the charts' bands.
+struct PhaseSpan {
+  std::string phase;  // "validation", "epoch", "checkpoint", "other"
+  uint64_t first_step = 0, last_step = 0;
+};
+
 struct RankView {
   int rank = 0;
   std::string role;  // "trainer", "worker", "launcher"
@@ -30,6 +36,7 @@ struct RankView {
   double seconds = 0;   // from the first to the last step
   std::string ended;    // "exit 0", "killed by signal 9", "still running", ...
   uint64_t lost = 0;    // records lost or torn
+  std::vector<PhaseSpan> phases;  // in order, at most a few hundred
 };
 
 // All that the reports of a run show.

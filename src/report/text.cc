@@ -125,7 +125,7 @@ class Writer {
   }
 
   void Place(const std::string& file, int line) {
-    Line("        {} {}:{}", terminal_.Cyan("-->"), file, line);
+    Line("        {} {}{}", terminal_.Cyan("-->"), file, line > 0 ? fmt::format(":{}", line) : "");
     if (std::string source = SourceLine(file, line); !source.empty()) Line("            {}", source);
   }
 

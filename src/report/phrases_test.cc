@@ -1,0 +1,51 @@
+#include "report/phrases.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+namespace lowtide::report {
+namespace {
+
+// The replacement fields of a format string, in order.
+std::vector<std::string> Fields(const std::string& text) {
+  std::vector<std::string> fields;
+  for (size_t at = 0; (at = text.find('{', at)) != std::string::npos;) {
+    size_t end = text.find('}', at);
+    fields.push_back(text.substr(at, end - at + 1));
+    at = end;
+  }
+  return fields;
+}
+
+TEST(PhrasesTest, EveryPhraseHasBothLanguages) {
+  for (const Translation* entry = kTranslations; entry->name; ++entry) {
+    EXPECT_GT(std::strlen(entry->english), 0u) << entry->name;
+    EXPECT_EQ(Fields(entry->english), Fields(entry->chinese)) << entry->name;
+    std::string chinese = entry->chinese;
+    bool translated = std::any_of(chinese.begin(), chinese.end(), [](unsigned char c) { return c >= 0xE3; });
+    EXPECT_TRUE(translated || std::strcmp(entry->name, "kPid") == 0) << entry->name << " is not in Chinese";
+    bool ascii = std::all_of(entry->english, entry->english + std::strlen(entry->english), [](unsigned char c) { return c < 0x80; });
+    EXPECT_TRUE(ascii) << entry->name;
+  }
+}
+
+TEST(PhrasesTest, WordsFollowTheLanguage) {
+  EXPECT_EQ(Words("en").Verdict("leak"), "LEAK");
+  EXPECT_EQ(Words("zh").Verdict("leak"), "泄漏");
+  EXPECT_EQ(Words("zh").Pool("cuda:1"), "cuda:1");
+  EXPECT_EQ(Words("zh").Pick("english", ""), "english");
+  EXPECT_EQ(Words("en").Say(Phrase::kSinceStep, 7), ", since step 7");
+}
+
+TEST(PhrasesTest, FileDescriptorsAreCounted) {
+  EXPECT_EQ(Words::Rate("fds", 2, true), "+2/step");
+  EXPECT_EQ(Words::Rate("cpu", 2000, true), "+2.00 KB/step");
+  EXPECT_EQ(Words::Rate("cpu", -2000, true), "-2.00 KB/step");
+  EXPECT_EQ(Words::Amount("fds", 31), "31");
+}
+
+}  // namespace
+}  // namespace lowtide::report
