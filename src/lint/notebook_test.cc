@@ -61,7 +61,7 @@ std::pair<std::string, std::string> Change(const std::string& json, const std::s
 TEST(Notebook, EditsTouchTheirLineAlone) {
   using P = std::pair<std::string, std::string>;
   EXPECT_EQ(Change(kNotebook, "loss", "loss.item()"), (P{"", ".item()"}));
-  EXPECT_EQ(Change(kNotebook, "if x:\n", "if x:\n    a\n"), (P{"", "    a\\n\",\n    \""}));
+  EXPECT_EQ(Change(kNotebook, "if x:\n", "if x:\n    a\n"), (P{"", "a\\n\",\n    \"    "}));
   EXPECT_EQ(Change(kNotebook, "if x:\n", ""), (P{"if x:\\n\",\n    \"", ""}));
   EXPECT_EQ(Change(kNotebook, "z = (1", "z = (3"), (P{"1", "3"}));
 }
