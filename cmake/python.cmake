@@ -11,12 +11,17 @@ function(lowtide_extension name)
   endif()
 endfunction()
 
-foreach(name track walk)
+foreach(name track walk guard)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/python/${name}*.cc ${CMAKE_SOURCE_DIR}/src/python/${name}*.c)
   if(sources)
     lowtide_extension(_${name} ${sources})
   endif()
 endforeach()
+
+if(TARGET _track)
+  # Loaded before PyTorch: it must not bring a C++ runtime into the process that PyTorch's own would be bound to.
+  target_link_options(_track PRIVATE -static-libstdc++ -static-libgcc -Wl,--as-needed -Wl,--exclude-libs,ALL)
+endif()
 
 # `cmake --build DIR --target dev` puts the modules and the binary into python/lowtide, so that
 # PYTHONPATH=python runs the tree as it is.
@@ -24,7 +29,7 @@ add_custom_target(dev
   COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_SOURCE_DIR}/python/lowtide/bin
   COMMAND ${CMAKE_COMMAND} -E copy_if_different $<TARGET_FILE:lowtide> ${CMAKE_SOURCE_DIR}/python/lowtide/bin/lowtide)
 add_dependencies(dev lowtide)
-foreach(name _track _walk)
+foreach(name _track _walk _guard)
   if(TARGET ${name})
     add_dependencies(dev ${name})
     add_custom_command(TARGET dev POST_BUILD COMMAND ${CMAKE_COMMAND} -E copy_if_different

@@ -44,18 +44,23 @@ uint64_t RingFileBytes(const RingSizes& sizes) noexcept {
   return bytes;
 }
 
+// posix_fallocate returns the error; a limit on file sizes would send a signal, so that callers ask for it first.
+int RingWriter::MakeFile(const char* path, uint64_t bytes, int* fd) noexcept {
+  *fd = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (*fd < 0) return errno;
+  const int failure = ::posix_fallocate(*fd, 0, static_cast<off_t>(bytes));
+  if (failure == 0) return 0;
+  ::close(*fd);
+  ::unlink(path);
+  return failure;
+}
+
 int RingWriter::Create(const char* path, const RingSizes& sizes) noexcept {
-  const int fd = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return errno;
   const uint64_t bytes = RingFileBytes(sizes);
-  // posix_fallocate returns the error; RLIMIT_FSIZE would send a signal, so the limit is asked for beforehand by
-  // the caller (see place.cc).
-  int failure = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
-  void* map = MAP_FAILED;
-  if (failure == 0) {
-    map = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED) failure = errno;
-  }
+  int fd = -1;
+  if (const int failure = MakeFile(path, bytes, &fd); failure != 0) return failure;
+  void* map = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const int failure = map == MAP_FAILED ? errno : 0;
   ::close(fd);
   if (failure != 0) {
     ::unlink(path);
@@ -63,7 +68,31 @@ int RingWriter::Create(const char* path, const RingSizes& sizes) noexcept {
   }
   base_ = static_cast<uint8_t*>(map);
   Lay(sizes);
+  Touch();
   return 0;
+}
+
+int RingWriter::Materialise(const char* path) noexcept {
+  const uint64_t bytes = header()->file_bytes;
+  int fd = -1;
+  int failure = MakeFile(path, bytes, &fd);
+  if (failure != 0) return failure;
+  for (uint64_t at = 0; at < bytes && failure == 0;) {
+    const ssize_t written = ::pwrite(fd, base_ + at, bytes - at, static_cast<off_t>(at));
+    if (written > 0) {
+      at += static_cast<uint64_t>(written);
+    } else if (errno != EINTR) {
+      failure = errno == 0 ? EIO : errno;
+    }
+  }
+  if (failure == 0 &&
+      ::mmap(base_, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+    failure = errno;
+  }
+  ::close(fd);
+  if (failure != 0) ::unlink(path);
+  if (failure == 0) Touch();
+  return failure;
 }
 
 int RingWriter::CreateAnonymous(const RingSizes& sizes) noexcept {
@@ -95,7 +124,6 @@ void RingWriter::Lay(const RingSizes& sizes) noexcept {
     device_series_[i].Bind(At<Slot<DeviceSeriesRecord>>(kDeviceSeries) + i * sizes.device_series,
                            sizes.device_series, kDeviceSeries);
   }
-  Touch();
 }
 
 // Pages of a shared mapping count as resident once touched: touched one by one as steps are written, they would

@@ -27,6 +27,9 @@ class RingWriter {
   int Create(const char* path, const RingSizes& sizes) noexcept;
   // The same without a file: for a process that has nowhere to write. Returns 0 or an errno.
   int CreateAnonymous(const RingSizes& sizes) noexcept;
+  // Gives the anonymous ring a file, as Create does: its content moves there, its address stays. What other threads
+  // count in the moment of the move is lost. Returns 0 or an errno; after a failure it is anonymous as before.
+  int Materialise(const char* path) noexcept;
   // Forgets the mapping without unmapping it: other threads may still count in it.
   void Abandon() noexcept;
 
@@ -48,6 +51,7 @@ class RingWriter {
  private:
   void Lay(const RingSizes& sizes) noexcept;
   void Touch() const noexcept;
+  static int MakeFile(const char* path, uint64_t bytes, int* fd) noexcept;
   template <typename T>
   T* At(SectionId id) const noexcept {
     return reinterpret_cast<T*>(base_ + header()->sections[id].offset);

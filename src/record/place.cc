@@ -1,0 +1,84 @@
+#include "record/place.h"
+
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace lowtide::record {
+namespace {
+
+// Room for the file and as much again, so that it is not lowtide that fills the last of it; and no limit on the
+// size of files below it, which would end the process with a signal.
+bool HasRoom(const char* directory, uint64_t bytes) noexcept {
+  struct statvfs space {};
+  if (::statvfs(directory, &space) != 0) return false;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes) return false;
+  return static_cast<uint64_t>(space.f_bavail) * space.f_frsize >= 2 * bytes;
+}
+
+}  // namespace
+
+int RingPlace::Open(RingWriter* ring, const char* directory, const char* shm_directory, const char* prefix,
+                    int pid) noexcept {
+  std::snprintf(directory_, sizeof(directory_), "%s", directory);
+  const uint64_t bytes = ring->header()->file_bytes;
+  char link[kPath], file[kPath];
+  if (std::snprintf(link, sizeof(link), "%s/proc%d.ring", directory, pid) >= static_cast<int>(kPath)) return ENAMETOOLONG;
+  int failure = ENOENT;
+  if (shm_directory[0] != 0 && HasRoom(shm_directory, bytes)) {
+    if (std::snprintf(file, sizeof(file), "%s/%s%d.ring", shm_directory, prefix, pid) >= static_cast<int>(kPath)) {
+      return ENAMETOOLONG;
+    }
+    ::unlink(file);  // of a process that had this number before
+    failure = ring->Materialise(file);
+    if (failure == 0) {
+      ::unlink(link);
+      if (::symlink(file, link) == 0) {
+        in_shm_ = true;
+        std::memcpy(file_, file, sizeof(file_));
+        std::memcpy(name_, link, sizeof(name_));
+        return 0;
+      }
+      // The folder cannot be written: without a link nobody would find the file.
+      failure = errno;
+      ::unlink(file);
+      return failure;
+    }
+  }
+  if (!HasRoom(directory, bytes)) return ENOSPC;
+  ::unlink(link);
+  failure = ring->Materialise(link);
+  if (failure != 0) return failure;
+  std::memcpy(file_, link, sizeof(file_));
+  std::memcpy(name_, link, sizeof(name_));
+  return 0;
+}
+
+int RingPlace::NameByRank(int rank) noexcept {
+  if (name_[0] == 0) return ENOENT;
+  char name[kPath];
+  for (int attempt = 1; attempt < 1000; ++attempt) {
+    const int length = attempt == 1 ? std::snprintf(name, sizeof(name), "%s/rank%d.ring", directory_, rank)
+                                    : std::snprintf(name, sizeof(name), "%s/rank%d.%d.ring", directory_, rank, attempt);
+    if (length >= static_cast<int>(kPath)) return ENAMETOOLONG;
+    const int made = in_shm_ ? ::symlink(file_, name) : ::link(name_, name);
+    if (made == 0) {
+      ::unlink(name_);
+      std::memcpy(name_, name, sizeof(name_));
+      if (!in_shm_) std::memcpy(file_, name, sizeof(file_));
+      return 0;
+    }
+    if (errno != EEXIST) {
+      if (in_shm_ || errno != EPERM) return errno;
+      return ::rename(name_, name) == 0 ? 0 : errno;  // a file system without hard links
+    }
+  }
+  return EEXIST;
+}
+
+}  // namespace lowtide::record

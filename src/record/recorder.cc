@@ -1,0 +1,344 @@
+#include "record/recorder.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "record/got.h"
+#include "record/host.h"
+#include "record/tracker.h"
+
+namespace lowtide::record {
+namespace {
+
+// Parts per million of the run's time, and what a run may use up at its start.
+constexpr Budget kHeapBudget(1000, 6'000'000), kHostBudget(500, 3'000'000), kPythonBudget(500, 3'000'000);
+
+template <size_t N>
+void Copy(char (&to)[N], const char* from) noexcept {
+  std::snprintf(to, N, "%s", from);
+}
+
+}  // namespace
+
+Recorder& Recorder::Get() noexcept {
+  static Recorder recorder;
+  return recorder;
+}
+
+int Recorder::Start(const RecorderOptions& options) noexcept {
+  if (!started_) {
+    options_ = options;
+    Copy(directory_, options.directory);
+    Copy(shm_directory_, options.shm_directory);
+    Copy(shm_prefix_, options.shm_prefix);
+    Copy(proc_root_, options.proc_root);
+    std::snprintf(shm_space_, sizeof(shm_space_), "%s/dev/shm", proc_root_);
+    const int failure = ring_.CreateAnonymous(options.sizes);
+    if (failure != 0) return failure;
+    heap_budget_ = kHeapBudget, host_budget_ = kHostBudget, python_budget_ = kPythonBudget;
+    FillHeader(options);
+    SetOomCallback(&Recorder::OnOom);
+    ::pthread_atfork(nullptr, nullptr, &Recorder::ForkChild);
+    started_ = true;
+  }
+  const TrackerReport report = StartTracker(&ring_, options.definer, options.force_table);
+  FileHeader* head = ring_.header();
+  head->capabilities |= report.capabilities;
+  Copy(head->hooks, report.hooks);
+  libraries_ = LoadedLibraries();
+  ring_.Publish();
+  return 0;
+}
+
+void Recorder::FillHeader(const RecorderOptions& options) noexcept {
+  FileHeader* head = ring_.header();
+  head->pid = ::getpid();
+  head->parent_pid = ::getppid();
+  head->rank = head->local_rank = head->world_size = -1;
+  head->start_wall_ns = WallNs();
+  head->start_mono_ns = MonotonicNs();
+  const MemoryLimits limits = ReadLimits(proc_root_, 0);
+  head->host_total_bytes = limits.host_total_bytes;
+  head->cgroup_limit_bytes = limits.cgroup_limit_bytes;
+  head->shm_total_bytes = ReadSpace(shm_space_).total_bytes;
+  rlimit files{};
+  head->fd_limit = ::getrlimit(RLIMIT_NOFILE, &files) == 0 ? static_cast<int64_t>(files.rlim_cur) : kAbsent;
+  if (HeapKnown() && options.heap) head->capabilities |= kCapMallinfo;
+  if (options.python_blocks != nullptr) head->capabilities |= kCapPythonBlocks;
+  if (ReadStatm(proc_root_, 0).rss_bytes != kAbsent) head->capabilities |= kCapProc;
+  Copy(head->python_version, options.python_version);
+  Copy(head->torch_version, options.torch_version);
+  Copy(head->script, options.script);
+  ::gethostname(head->hostname, sizeof(head->hostname) - 1);
+}
+
+int Recorder::OpenFile() noexcept {
+  if (place_.open()) return 0;
+  if (!started_ || directory_[0] == 0) return ENOENT;
+  const int failure = place_.Open(&ring_, directory_, shm_directory_, shm_prefix_, ring_.header()->pid);
+  if (failure == 0 && place_.in_shm()) ring_.header()->capabilities |= kCapRingInShm;
+  return failure;
+}
+
+int Recorder::SetRank(int rank, int local_rank, int world_size) noexcept {
+  if (!started_) return ENOENT;
+  FileHeader* head = ring_.header();
+  const bool renamed = head->rank != rank;
+  head->rank = rank;
+  if (local_rank >= 0) head->local_rank = local_rank;
+  if (world_size > 0) head->world_size = world_size;
+  return renamed && place_.open() && rank >= 0 ? place_.NameByRank(rank) : 0;
+}
+
+void Recorder::SetRole(Role role) noexcept {
+  if (started_) ring_.header()->role = role;
+}
+
+uint32_t Recorder::Step(StepSource source) noexcept {
+  if (!started_ || source < source_) return 0;
+  source_ = source;
+  StepRecord record;
+  record.step = ++steps_;
+  record.mono_ns = MonotonicNs();
+  const CpuFigures cpu = ReadCpu();
+  record.cpu_bytes = cpu.bytes;
+  record.cpu_blocks = cpu.blocks;
+  record.cpu_peak_bytes = std::max(cpu.peak, last_.cpu_bytes);
+  record.shm_tensor_bytes = ReadSharedTensorBytes();
+  record.phase = phase_;
+  record.source = source;
+  record.epoch = static_cast<uint16_t>(std::min<uint32_t>(epoch_, UINT16_MAX));
+  record.data_wait_us = static_cast<uint32_t>(std::min<int64_t>(data_wait_ns_ / 1000, UINT32_MAX));
+  record.reserved = 0;
+  data_wait_ns_ = 0;
+  SampleHost(record);
+  WriteDevices(record);
+  SetClock(steps_, phase_);
+  ring_.header()->step_source = source;
+  ring_.Write(record);
+  last_ = record;
+  return kStepCounted | (steps_ == 1 ? kStepFirst : 0u) | Answer();
+}
+
+// Each sampler as often as its budget allows; what is not sampled is absent from the record.
+void Recorder::SampleHost(StepRecord& record) noexcept {
+  record.heap_bytes = record.python_blocks = record.rss_bytes = record.shared_bytes = record.shm_used_bytes = kAbsent;
+  record.fds = -1;
+  record.own_us = 0;
+  const int64_t start = record.mono_ns;
+  const bool heap = heap_budget_.Allows(start), host = host_budget_.Allows(start), python = python_budget_.Allows(start);
+  if (!heap && !host && !python) return;
+  Counters& counters = ring_.header()->counters;
+  int64_t now = start;
+  const auto spend = [&](Budget& budget, uint64_t& samples) {
+    const int64_t after = MonotonicNs();
+    budget.Spend(after, after - now);
+    ++samples;
+    now = after;
+  };
+  if (heap && options_.heap) {
+    record.heap_bytes = ReadHeap();
+    spend(heap_budget_, counters.samples_heap);
+  }
+  if (python && options_.python_blocks != nullptr) {
+    record.python_blocks = options_.python_blocks();
+    spend(python_budget_, counters.samples_python);
+  }
+  if (host) {
+    const ProcessFigures process = ReadStatm(proc_root_, 0);
+    record.rss_bytes = process.rss_bytes;
+    record.shared_bytes = process.shared_bytes;
+    record.fds = CountDescriptors(proc_root_, 0);
+    record.shm_used_bytes = ReadSpace(shm_space_).used_bytes;
+    if (const uint64_t loaded = LoadedLibraries(); loaded != libraries_) Start(options_);
+    spend(host_budget_, counters.samples_host);
+  }
+  counters.own_ns += static_cast<uint64_t>(now - start);
+  record.own_us = static_cast<uint32_t>(std::min<int64_t>((now - start + 500) / 1000, UINT32_MAX));
+}
+
+void Recorder::WriteDevices(const StepRecord& step) noexcept {
+  DeviceFigures figures;
+  for (uint32_t pool = 0; pool < kMaxDevices && ReadDevice(pool, &figures); ++pool) {
+    const DeviceEntry& entry = ring_.header()->devices[pool];
+    DeviceRecord record{};
+    record.step = step.step;
+    record.mono_ns = step.mono_ns;
+    record.type = entry.type;
+    record.index = entry.index;
+    record.phase = step.phase;
+    record.pool = static_cast<uint8_t>(pool);
+    record.ooms = figures.ooms;
+    record.allocated_bytes = figures.allocated;
+    record.reserved_bytes = figures.reserved;
+    record.peak_bytes = figures.peak;
+    record.blocks = figures.blocks;
+    record.used_bytes = record.total_bytes = kAbsent;
+    ring_.Write(record);
+  }
+}
+
+uint32_t Recorder::Answer() const noexcept {
+  const Control& control = ring_.header()->control;
+  uint32_t answer = 0;
+  if (__atomic_load_n(&control.census_request, __ATOMIC_RELAXED) != control.census_done) answer |= kStepCensus;
+  const uint64_t stop = __atomic_load_n(&control.stop_at_step, __ATOMIC_RELAXED);
+  if ((stop != 0 && steps_ >= stop) || (stop_at_ != 0 && steps_ >= stop_at_)) answer |= kStepStop;
+  return answer;
+}
+
+void Recorder::SetPhase(Phase phase) noexcept {
+  if (phase == phase_ || !started_) return;
+  phase_ = phase;
+  ring_.header()->phase = static_cast<uint8_t>(phase);
+  SetClock(steps_, phase);
+}
+
+void Recorder::Mark(MarkKind kind, MarkEdge edge, uint32_t epoch, int64_t value, const char* text) noexcept {
+  MarkRecord record{};
+  record.step = steps_;
+  record.mono_ns = MonotonicNs();
+  record.kind = kind;
+  record.edge = edge;
+  record.epoch = epoch;
+  record.value = value;
+  Copy(record.text, text);
+  ring_.Write(record);
+}
+
+void Recorder::Event(EventKind kind, int32_t code, int64_t value, const char* text) noexcept {
+  EventRecord record{};
+  record.step = steps_;
+  record.mono_ns = MonotonicNs();
+  record.kind = kind;
+  record.code = code;
+  record.value = value;
+  Copy(record.text, text);
+  ring_.Write(record);
+}
+
+void Recorder::OnOom(int type, int index, int64_t asked, int64_t allocated, int64_t reserved) noexcept {
+  Recorder& self = Get();
+  if (!self.started_) return;
+  EventRecord record{};
+  record.step = self.steps_;
+  record.mono_ns = MonotonicNs();
+  record.kind = EventKind::kOom;
+  record.pool = static_cast<uint16_t>(index);
+  record.code = type;
+  record.value = asked;
+  record.value2 = allocated;
+  record.value3 = reserved;
+  Copy(record.text, type == 0 ? "the host refused memory" : "the device refused memory");
+  self.ring_.Write(record);
+  __atomic_fetch_add(&self.ring_.header()->counters.ooms, 1, __ATOMIC_RELAXED);
+}
+
+void Recorder::LoseMark() noexcept {
+  if (started_) __atomic_fetch_add(&ring_.header()->counters.lost_marks, 1, __ATOMIC_RELAXED);
+}
+
+void Recorder::AddWorker(int pid, uint32_t loader, uint32_t worker) noexcept {
+  if (!started_ || pid <= 0) return;
+  WorkerEntry* oldest = nullptr;
+  for (uint32_t i = 0; i < ring_.worker_table_size(); ++i) {
+    WorkerEntry& entry = ring_.worker_table()[i];
+    if (entry.pid != 0 && entry.ended == 0) continue;
+    if (entry.pid == 0 || oldest == nullptr || entry.start_mono_ns < oldest->start_mono_ns) oldest = &entry;
+    if (entry.pid == 0) break;
+  }
+  if (oldest == nullptr) {
+    ++ring_.header()->counters.lost_workers;
+    return;
+  }
+  oldest->loader = loader;
+  oldest->worker = worker;
+  oldest->ended = 0;
+  oldest->start_mono_ns = MonotonicNs();
+  __atomic_store_n(&oldest->pid, pid, __ATOMIC_RELEASE);
+}
+
+void Recorder::EndWorker(int pid) noexcept {
+  if (!started_) return;
+  for (uint32_t i = 0; i < ring_.worker_table_size(); ++i) {
+    WorkerEntry& entry = ring_.worker_table()[i];
+    if (entry.pid == pid) __atomic_store_n(&entry.ended, 1, __ATOMIC_RELEASE);
+  }
+}
+
+void Recorder::SetDevice(int type, int index, int64_t capacity_bytes, const char* name) noexcept {
+  if (!started_) return;
+  for (DeviceEntry& entry : ring_.header()->devices) {
+    if (entry.used == 0 || entry.type != type || entry.index != index) continue;
+    entry.capacity_bytes = capacity_bytes;
+    Copy(entry.name, name);
+  }
+}
+
+uint64_t Recorder::census_request() const noexcept {
+  return ring_.open() ? __atomic_load_n(&ring_.header()->control.census_request, __ATOMIC_RELAXED) : 0;
+}
+
+void Recorder::CensusDone(uint64_t request, int64_t pause_ns, int64_t status) noexcept {
+  if (!started_) return;
+  Control& control = ring_.header()->control;
+  control.census_step = steps_;
+  control.census_pause_ns = static_cast<uint64_t>(pause_ns);
+  control.census_status = status;
+  __atomic_store_n(&control.census_done, request, __ATOMIC_RELEASE);
+  Event(EventKind::kCensus, static_cast<int32_t>(status), pause_ns, "census");
+}
+
+void Recorder::Exit(ExitState state, int code) noexcept {
+  if (!started_) return;
+  FileHeader* head = ring_.header();
+  Event(EventKind::kExit, code, static_cast<int64_t>(state), "");
+  head->exit_code = code;
+  head->exit_mono_ns = MonotonicNs();
+  head->exit_state = state;
+}
+
+// A forked child is a process of its own: it counts in memory of its own, from nothing, and gets a file only when it
+// trains.
+void Recorder::ForkChild() noexcept {
+  Recorder& self = Get();
+  if (!self.started_) return;
+  const FileHeader* parent = self.ring_.header();
+  const uint64_t capabilities = parent->capabilities & ~static_cast<uint64_t>(kCapRingInShm);
+  const FileHeader* old = parent;
+  self.ring_.Abandon();
+  self.place_ = RingPlace();
+  self.steps_ = 0, self.epoch_ = 0, self.data_wait_ns_ = 0, self.phase_ = Phase::kStep;
+  self.source_ = StepSource::kNone, self.last_ = {};
+  if (self.ring_.CreateAnonymous(self.options_.sizes) != 0) {
+    self.started_ = false;
+    RestartTrackerInChild(nullptr);
+    return;
+  }
+  FileHeader* head = self.ring_.header();
+  head->pid = ::getpid();
+  head->parent_pid = ::getppid();
+  head->rank = head->local_rank = head->world_size = -1;
+  head->start_wall_ns = WallNs();
+  head->start_mono_ns = MonotonicNs();
+  head->host_total_bytes = old->host_total_bytes;
+  head->cgroup_limit_bytes = old->cgroup_limit_bytes;
+  head->shm_total_bytes = old->shm_total_bytes;
+  head->fd_limit = old->fd_limit;
+  head->capabilities = capabilities;
+  std::memcpy(head->python_version, old->python_version, sizeof(head->python_version));
+  std::memcpy(head->torch_version, old->torch_version, sizeof(head->torch_version));
+  std::memcpy(head->hostname, old->hostname, sizeof(head->hostname));
+  std::memcpy(head->script, old->script, sizeof(head->script));
+  std::memcpy(head->hooks, old->hooks, sizeof(head->hooks));
+  self.ring_.Publish();
+  RestartTrackerInChild(&self.ring_);
+}
+
+}  // namespace lowtide::record
