@@ -48,8 +48,8 @@ CLI::IsMember Severities() { return CLI::IsMember({"note", "warning", "error"});
 void AddRun(Context context) {
   auto* verb = context.app.add_subcommand("run", "run a script, record every step, say whether it will live and why not");
   auto options = std::make_shared<RunOptions>();
-  verb->usage("lowtide run [OPTIONS] SCRIPT [ARGS...]\n       lowtide run [OPTIONS] -m MODULE [ARGS...]\n"
-              "       lowtide run [OPTIONS] -- COMMAND...      (torchrun, accelerate, a shell script)");
+  verb->footer("lowtide run [OPTIONS] SCRIPT [ARGS...]\nlowtide run [OPTIONS] -m MODULE [ARGS...]\n"
+               "lowtide run [OPTIONS] -- COMMAND...      (torchrun, accelerate, a shell script)");
   verb->add_option("-m", options->module, "run a module, as python -m does");
   verb->add_option("-o,--output", options->folder, "folder of the record (default lowtide-runs/SCRIPT-TIME)");
   verb->add_flag("-f,--force", options->force, "overwrite a record that is there");
@@ -130,7 +130,7 @@ bool SplitCommand(CLI::App& app, std::vector<std::string>& words, std::vector<st
   CLI::App* verb = nullptr;
   for (; at != words.end(); ++at) {
     if (!verb) {
-      verb = *at == "run" || *at == "bisect" ? app.get_subcommand_no_throw(*at) : nullptr;
+      if (*at == "run") verb = app.get_subcommand(*at);
       if (!verb && at->rfind("-", 0) != 0) return false;
       if (!verb && TakesValue(&app, *at) && at + 1 != words.end()) ++at;
       continue;
