@@ -80,7 +80,7 @@ void Observer::Alarm(Rank& rank, const std::vector<verdict::Judgement>& judgemen
                            : "";
     fmt::print(stderr, "{} {}\n", terminal_.Red("lowtide:"),
                words.Say(report::Phrase::kAlarm, rank.judge.steps(), judgement.rank, words.Pool(judgement.pool),
-                         report::Words::Rate(judgement.pool, judgement.bytes_per_step.value_or(0), true), left));
+                         words.Rate(judgement.pool, judgement.bytes_per_step.value_or(0), true), left));
   }
 }
 

@@ -78,13 +78,13 @@ class RunPage {
     html_.Open("dl", {{"class", "tiles"}});
     Tile(Phrase::kSteps, FormatCount(steps));
     Tile(Phrase::kRanks, FormatCount(view_.ranks.size()));
-    Tile(Phrase::kTime, FormatDuration(view_.seconds));
+    Tile(Phrase::kTime, words_.Duration(view_.seconds));
     if (view_.exit_code) {
       int code = *view_.exit_code;
       Tile(Phrase::kEnded, code > 128 && code < 160 ? words_.Say(Phrase::kSignalled, code, code - 128)
                                                     : words_.Say(Phrase::kExit, code));
     } else if (view_.ranks.size() == 1) {
-      Tile(Phrase::kEnded, view_.ranks[0].ended);
+      Tile(Phrase::kEnded, words_.Ended(view_.ranks[0].ended));
     }
     html_.Close().Open("noscript").Leaf("p", {{"class", "folder"}}, words_.Get(Phrase::kNoScript)).Close().Close();
   }
@@ -96,7 +96,7 @@ class RunPage {
       if (row.verdict == "capacity") return words_.Get(Phrase::kSumCapacity);
       if (row.verdict == "fragmentation") return words_.Get(Phrase::kSumFragmentation);
       if (!row.steps_to_oom) return words_.Get(Phrase::kSumLeak);
-      std::string when = row.seconds_to_oom ? words_.Say(Phrase::kAbout, FormatDuration(*row.seconds_to_oom)) : "";
+      std::string when = row.seconds_to_oom ? words_.Say(Phrase::kAbout, words_.Duration(*row.seconds_to_oom)) : "";
       return words_.Say(Phrase::kSumLeakTime, FormatCount(static_cast<uint64_t>(std::max(0.0, *row.steps_to_oom))), when);
     }
     const auto& rows = view_.document.verdicts;
@@ -125,7 +125,7 @@ class RunPage {
     html_.Close().Close().Open("tbody");
     for (const RankView& rank : view_.ranks) {
       html_.Open("tr").Leaf("th", {{"scope", "row"}}, std::to_string(rank.rank)).Leaf("td", {}, words_.Role(rank.role));
-      for (const std::string& cell : {std::to_string(rank.pid), FormatCount(rank.steps), FormatDuration(rank.seconds), rank.ended,
+      for (const std::string& cell : {std::to_string(rank.pid), FormatCount(rank.steps), words_.Duration(rank.seconds), words_.Ended(rank.ended),
                                       FormatCount(rank.lost)}) {
         html_.Leaf("td", {}, cell);
       }

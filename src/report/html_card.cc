@@ -71,10 +71,10 @@ void CardWriter::Tiles(const VerdictRow& row) {
   if (row.bytes_per_step) {
     std::string range;
     if (row.interval) {
-      range = words_.Say(Phrase::kRange95, Words::Rate(row.pool, row.interval->first, false),
-                         Words::Rate(row.pool, row.interval->second, false));
+      range = words_.Say(Phrase::kRange95, words_.Rate(row.pool, row.interval->first, false),
+                         words_.Rate(row.pool, row.interval->second, false));
     }
-    Tile(Phrase::kGrowth, Words::Rate(row.pool, *row.bytes_per_step, true), range);
+    Tile(Phrase::kGrowth, words_.Rate(row.pool, *row.bytes_per_step, true), range);
   }
   if (row.confidence > 0) {
     Tile(Phrase::kSure, fmt::format("{:.4g} %", row.confidence * 100), words_.Say(Phrase::kSeenOver, FormatCount(row.steps_seen)));
@@ -84,7 +84,7 @@ void CardWriter::Tiles(const VerdictRow& row) {
     Tile(Phrase::kSince, FormatCount(*row.onset_step), during);
   }
   if (row.steps_to_oom) {
-    std::string when = row.seconds_to_oom ? words_.Say(Phrase::kAboutTime, FormatDuration(*row.seconds_to_oom)) : "";
+    std::string when = row.seconds_to_oom ? words_.Say(Phrase::kAboutTime, words_.Duration(*row.seconds_to_oom)) : "";
     Tile(Phrase::kTimeLeft, FormatCount(static_cast<uint64_t>(std::max(0.0, *row.steps_to_oom))), when);
   }
   html_.Close();
@@ -115,7 +115,7 @@ void CardWriter::Also(const Card& card) {
   for (const VerdictRow* row : card.also) {
     html_.Open("li").Text(words_.Pool(row->pool));
     if (many_ranks_) html_.Text(words_.Say(Phrase::kOnRank, row->rank));
-    if (row->bytes_per_step) html_.Text(" ").Leaf("b", {}, Words::Rate(row->pool, *row->bytes_per_step, true));
+    if (row->bytes_per_step) html_.Text(" ").Leaf("b", {}, words_.Rate(row->pool, *row->bytes_per_step, true));
     html_.Close();
   }
   html_.Close().Close();
@@ -129,7 +129,7 @@ void CardWriter::Holders(const Card& card) {
 }
 
 void CardWriter::Holder(const HolderRow& holder, bool first) {
-  std::string rate = holder.bytes_per_step > 0 ? ", +" + FormatRate(holder.bytes_per_step) : "";
+  std::string rate = holder.bytes_per_step > 0 ? ", " + words_.Rate(holder.pool, holder.bytes_per_step, true) : "";
   html_.Open("div", {{"class", first ? "holder first" : "holder"}}).Leaf("code", {{"class", "path"}}, holder.path).Text(" ");
   html_.Text(words_.Say(Phrase::kHoldsShort, FormatBytes(static_cast<double>(holder.retained_bytes)), FormatCount(holder.objects),
                         rate, holder.via_autograd ? words_.Get(Phrase::kViaAutograd) : ""));

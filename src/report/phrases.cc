@@ -1,5 +1,7 @@
 #include "report/phrases.h"
 
+#include <utility>
+
 #include "base/units.h"
 
 namespace lowtide::report {
@@ -68,8 +70,28 @@ std::string Words::Severity(finding::Severity severity) const {
   return Get(Phrase::kNote);
 }
 
-std::string Words::Rate(const std::string& pool, double rate, bool plus) {
-  return (plus && rate >= 0 ? "+" : "") + (pool == "fds" ? fmt::format("{:.3g}/step", rate) : FormatRate(rate));
+std::string Words::Ended(const std::string& ended) const {
+  for (Phrase phrase : {Phrase::kEndedException, Phrase::kEndedStopped, Phrase::kEndedRunning, Phrase::kEndedSilent}) {
+    const Translation& entry = kTranslations[static_cast<int>(phrase)];
+    if (chinese_ && ended == entry.english) return entry.chinese;
+  }
+  return ended;
+}
+
+std::string Words::Duration(double seconds) const {
+  static constexpr std::pair<std::string_view, std::string_view> kUnits[] = {
+      {" ms", " 毫秒"}, {" min", " 分"}, {" s", " 秒"}, {" h", " 小时"}, {" d", " 天"}};
+  std::string text = FormatDuration(seconds);
+  if (!chinese_) return text;
+  for (const auto& [english, chinese] : kUnits) {
+    if (size_t at = text.find(english); at != std::string::npos) text.replace(at, english.size(), chinese);
+  }
+  return text;
+}
+
+std::string Words::Rate(const std::string& pool, double rate, bool plus) const {
+  std::string amount = pool == "fds" ? fmt::format("{:.3g}", rate) : FormatBytes(rate);
+  return (plus && rate >= 0 ? "+" : "") + Say(Phrase::kPerStep, amount);
 }
 
 std::string Words::Amount(const std::string& pool, double amount) {

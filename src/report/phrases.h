@@ -47,8 +47,11 @@ class Words {
   std::string Severity(finding::Severity severity) const;
   std::string Role(const std::string& role) const;
 
+  std::string Ended(const std::string& ended) const;      // RankView::ended
+  std::string Duration(double seconds) const;             // "3 min 20 s"
+
   // "+40.9 KB/step"; the pool says whether bytes or things are counted.
-  static std::string Rate(const std::string& pool, double rate, bool plus);
+  std::string Rate(const std::string& pool, double rate, bool plus) const;
   static std::string Amount(const std::string& pool, double amount);
 
  private:

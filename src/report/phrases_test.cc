@@ -41,10 +41,20 @@ TEST(PhrasesTest, WordsFollowTheLanguage) {
 }
 
 TEST(PhrasesTest, FileDescriptorsAreCounted) {
-  EXPECT_EQ(Words::Rate("fds", 2, true), "+2/step");
-  EXPECT_EQ(Words::Rate("cpu", 2000, true), "+2.00 KB/step");
-  EXPECT_EQ(Words::Rate("cpu", -2000, true), "-2.00 KB/step");
+  EXPECT_EQ(Words("en").Rate("fds", 2, true), "+2/step");
+  EXPECT_EQ(Words("en").Rate("cpu", 2000, true), "+2.00 KB/step");
+  EXPECT_EQ(Words("en").Rate("cpu", -2000, true), "-2.00 KB/step");
   EXPECT_EQ(Words::Amount("fds", 31), "31");
+}
+
+TEST(PhrasesTest, UnitsAreTranslated) {
+  EXPECT_EQ(Words("zh").Rate("cpu", 2000, true), "+2.00 KB/步");
+  EXPECT_EQ(Words("en").Duration(200), "3 min 20 s");
+  EXPECT_EQ(Words("zh").Duration(200), "3 分 20 秒");
+  EXPECT_EQ(Words("zh").Duration(0.85), "850 毫秒");
+  EXPECT_EQ(Words("zh").Duration(4 * 86400 + 3 * 3600), "4 天 3 小时");
+  EXPECT_EQ(Words("zh").Ended("still running"), "仍在运行");
+  EXPECT_EQ(Words("zh").Ended("exit 0"), "exit 0");
 }
 
 }  // namespace

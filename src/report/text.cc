@@ -47,11 +47,11 @@ class Writer {
     std::string ended = view_.exit_code ? words_.Say(Phrase::kExitCode, *view_.exit_code) : "";
     Line("{} {}", terminal_.Bold("lowtide:"),
          words_.Say(Phrase::kRunLine, view_.command, FormatCount(steps), view_.ranks.size(),
-                    words_.chinese() || view_.ranks.size() == 1 ? "" : "s", FormatDuration(view_.seconds), ended));
+                    words_.chinese() || view_.ranks.size() == 1 ? "" : "s", words_.Duration(view_.seconds), ended));
     for (const RankView& rank : view_.ranks) {
       bool notable = rank.lost > 0 || (!rank.ended.empty() && rank.ended != "exit 0");
       if (!notable || (!many_ranks_ && rank.lost == 0)) continue;
-      Line("  {}", words_.Say(Phrase::kRankLine, rank.rank, rank.pid, FormatCount(rank.steps), rank.ended,
+      Line("  {}", words_.Say(Phrase::kRankLine, rank.rank, rank.pid, FormatCount(rank.steps), words_.Ended(rank.ended),
                               rank.lost ? words_.Say(Phrase::kRecordsLost, rank.lost) : ""));
     }
   }
@@ -67,10 +67,10 @@ class Writer {
     std::string line = VerdictWord(row) + " " + words_.Pool(row.pool);
     if (many_ranks_) line += words_.Say(Phrase::kOnRank, row.rank);
     if (row.bytes_per_step && row.verdict == "leak") {
-      line += ": " + terminal_.Bold(Words::Rate(row.pool, *row.bytes_per_step, true));
+      line += ": " + terminal_.Bold(words_.Rate(row.pool, *row.bytes_per_step, true));
       if (row.interval) {
-        line += words_.Say(Phrase::kInterval, Words::Rate(row.pool, row.interval->first, false),
-                           Words::Rate(row.pool, row.interval->second, false));
+        line += words_.Say(Phrase::kInterval, words_.Rate(row.pool, row.interval->first, false),
+                           words_.Rate(row.pool, row.interval->second, false));
       }
       if (row.onset_step) line += words_.Say(Phrase::kSinceStep, *row.onset_step);
       if (row.phase && *row.phase != "step") line += words_.Say(Phrase::kInPhase, words_.During(*row.phase));
@@ -93,7 +93,7 @@ class Writer {
     Label(Phrase::kWhy, words_.Pick(row.reason, row.reason_zh) + sure);
     for (size_t i = 0; i < card.holders.size(); ++i) Holder(*card.holders[i], i == 0);
     if (row.steps_to_oom) {
-      std::string when = row.seconds_to_oom ? words_.Say(Phrase::kAbout, FormatDuration(*row.seconds_to_oom)) : "";
+      std::string when = row.seconds_to_oom ? words_.Say(Phrase::kAbout, words_.Duration(*row.seconds_to_oom)) : "";
       Label(Phrase::kLeft, words_.Say(Phrase::kStepsLeft,
                                       FormatCount(static_cast<uint64_t>(std::max(0.0, *row.steps_to_oom))), when));
     }
@@ -108,14 +108,14 @@ class Writer {
       if (!text.empty()) text += ", ";
       if (row->rank != card.row->rank) text += words_.Say(Phrase::kRank, row->rank) + " ";
       if (row->pool != card.row->pool) text += words_.Pool(row->pool) + " ";
-      if (row->bytes_per_step) text += Words::Rate(row->pool, *row->bytes_per_step, true);
+      if (row->bytes_per_step) text += words_.Rate(row->pool, *row->bytes_per_step, true);
       while (text.ends_with(' ')) text.pop_back();
     }
     return text;
   }
 
   void Holder(const HolderRow& holder, bool first) {
-    std::string rate = holder.bytes_per_step > 0 ? ", +" + FormatRate(holder.bytes_per_step) : "";
+    std::string rate = holder.bytes_per_step > 0 ? ", " + words_.Rate(holder.pool, holder.bytes_per_step, true) : "";
     Labelled(first ? words_.Get(Phrase::kWho) : "",
              words_.Say(Phrase::kHolds, terminal_.Bold(holder.path), FormatBytes(static_cast<double>(holder.retained_bytes)),
                         FormatCount(holder.objects), rate, holder.via_autograd ? words_.Get(Phrase::kViaAutograd) : ""));

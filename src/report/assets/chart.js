@@ -86,6 +86,9 @@ class Chart {
     this.tip = this.plot.appendChild(html("div", "tip"));
     this.tip.setAttribute("role", "status");
     this.tip.hidden = true;
+    this.resetButton = this.plot.appendChild(html("button", "reset", this.words.kJsReset));
+    this.resetButton.type = "button";
+    this.resetButton.addEventListener("click", () => this.reset());
     this.buildLegend();
     this.listen();
     this.show(choices[0]);
@@ -106,9 +109,6 @@ class Chart {
     this.limitButton.type = "button";
     this.limitButton.setAttribute("aria-pressed", "false");
     this.limitButton.addEventListener("click", () => this.toggleLimit());
-    this.resetButton = bar.appendChild(html("button", "", this.words.kJsReset));
-    this.resetButton.type = "button";
-    this.resetButton.addEventListener("click", () => this.reset());
   }
 
   buildLegend() {
@@ -291,7 +291,7 @@ class Chart {
       const last = steps.length - 1, x = this.x(oom), y = this.y(capacity);
       body.appendChild(node("line", { class: "projection", x1: this.x(steps[last]), y1: this.y(lows[last]), x2: x, y2: y }));
       body.appendChild(node("circle", { class: "end", cx: x, cy: y, r: 4 }));
-      this.svg.appendChild(node("text", { class: "label", x: right - 4, y: y + 20, "text-anchor": "end" },
+      this.svg.appendChild(node("text", { class: "label", x: right - 4, y: y - 8, "text-anchor": "end" },
         say(this.words.kJsProjection, formatCount(oom))));
     }
   }
