@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "cli/judge.h"
 #include "cli/rank_files.h"
+#include "cli/rank_view.h"
 #include "finding/catalogue.h"
 
 namespace lowtide::cli {
@@ -55,35 +56,6 @@ Finding ToolFinding(const char* code, const std::string& file, std::string messa
   if (!file.empty()) out.where.push_back({file, 0, 0, "", {}, {}});
   out.fingerprint = finding::Fingerprint(code, {std::filesystem::path(file).filename().string()});
   return out;
-}
-
-std::string Ended(const record::Ring& ring) {
-  const record::FileHeader& header = ring.header();
-  switch (header.exit_state) {
-    case record::ExitState::kClean:
-      return fmt::format("exit {}", header.exit_code);
-    case record::ExitState::kException:
-      return "ended by an exception";
-    case record::ExitState::kStopped:
-      return "stopped by lowtide after the steps asked for";
-    case record::ExitState::kRunning:
-      break;
-  }
-  return ring.WriterAlive() ? "still running" : "ended without a word (killed, or os._exit)";
-}
-
-report::RankView ViewOf(const record::Ring& ring) {
-  const record::FileHeader& header = ring.header();
-  report::RankView view;
-  view.rank = std::max(header.rank, 0);
-  view.role = header.role == record::Role::kWorker ? "worker" : header.role == record::Role::kLauncher ? "launcher" : "trainer";
-  view.pid = header.pid;
-  view.steps = ring.steps().empty() ? 0 : ring.steps().back().step;
-  int64_t end = header.exit_mono_ns > 0 ? header.exit_mono_ns : ring.steps().empty() ? header.start_mono_ns : ring.steps().back().mono_ns;
-  view.seconds = static_cast<double>(end - header.start_mono_ns) * 1e-9;
-  view.ended = Ended(ring);
-  view.lost = ring.loss().torn;
-  return view;
 }
 
 void AddLosses(const record::Ring& ring, finding::Document& document) {
@@ -194,7 +166,7 @@ report::RunView JudgeFolder(const std::string& folder, const JudgeOptions& optio
       view.document.findings.push_back(ToolFinding("LT903", file, error.message(), error.message(), error.remedy(), error.remedy()));
       continue;
     }
-    report::RankView rank = ViewOf(*ring);
+    report::RankView rank = RankViewOf(*ring);
     AddLosses(*ring, view.document);
     if (rank.role != "trainer" && rank.steps == 0) continue;
     if (view.command.empty()) view.command = ring->header().script;
