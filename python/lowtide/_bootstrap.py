@@ -1,0 +1,287 @@
+"""Starts the recorder in a process of a recorded run, once torch is imported. Never raises, never prints.
+
+What it is told comes from the environment, set by ``lowtide run``:
+
+    LOWTIDE_RUN_DIR     the run's folder (absolute); without it nothing happens
+    LOWTIDE_STEPS       end the script after this many steps
+    LOWTIDE_CENSUS      0: answer no request for a census
+    LOWTIDE_GRADIENTS   0: do not watch gradients
+    LOWTIDE_SHM_DIR     where ring files lie while the run lives (/dev/shm); empty: in the run's folder
+    LOWTIDE_MARKS       0: no hooks, only ``lowtide.step()`` counts
+    LOWTIDE_FORCE_TABLE 1: remember block sizes in a table (to try the fallback)
+
+``census_hooks`` are called, ``hook(number)``, on the training thread at the step boundary after the outside asked for a
+census; without any, ``lowtide._census`` is looked for.
+"""
+import atexit
+import os
+import sys
+import time
+
+census_hooks = []
+track = None           # the extension module once it records
+is_worker = False      # a DataLoader's process: it is looked at from outside and never writes
+_is_child = False      # forked from a recorded process
+_stepped = False
+_exit_noted = False
+
+ROLE_TRAINER, ROLE_LAUNCHER, ROLE_WORKER = 1, 2, 3
+EXIT_CLEAN, EXIT_EXCEPTION, EXIT_STOPPED = 1, 2, 3
+EVENT_OOM, EVENT_EXCEPTION, EVENT_STOP = 1, 2, 6
+
+
+class StopRun(SystemExit):
+    """Ends the script at a step boundary, as asked for; unwinds like any exit."""
+
+
+def wait_for(spec):
+    """Arranges that ``start`` runs when the module of ``spec`` has been executed, with no frame of its own in between."""
+    from lowtide import _track
+
+    loader = spec.loader
+    loader.exec_module = _track.Marked(loader.exec_module, None, lambda token, ok, *args: _loaded(loader, ok))
+
+
+def _loaded(loader, ok):
+    del loader.exec_module
+    if ok:
+        start()
+
+
+def shm_prefix(directory):
+    """How the run's files in /dev/shm begin: FNV-1a of the folder's real path (as record/run_folder.cc has it)."""
+    value = 14695981039346656037
+    for byte in os.fsencode(os.path.realpath(directory)):
+        value = (value ^ byte) * 1099511628211 & 0xFFFFFFFFFFFFFFFF
+    return f"lowtide-{value:016x}-"
+
+
+def start():
+    """Hooks the allocator and sets the marks. True when this process records."""
+    global track
+    directory = os.environ.get("LOWTIDE_RUN_DIR")
+    if not directory or track is not None:
+        return track is not None
+    try:
+        from lowtide import _track
+
+        failure = _track.start(
+            directory, shm_directory=os.environ.get("LOWTIDE_SHM_DIR", "/dev/shm"), shm_prefix=shm_prefix(directory),
+            python_version=sys.version.split()[0], torch_version=_torch_version(), script=_script(),
+            force_table=os.environ.get("LOWTIDE_FORCE_TABLE") == "1")
+        if failure:
+            return _trouble(directory, f"the recorder did not start: {os.strerror(failure)}")
+        track = _track
+        _open_at_once(directory)
+        steps = os.environ.get("LOWTIDE_STEPS", "")
+        if steps.isdigit():
+            _track.stop_at(int(steps))
+        os.register_at_fork(after_in_child=_after_fork)
+        atexit.register(at_exit)
+        if os.environ.get("LOWTIDE_MARKS") != "0":
+            from lowtide import _marks
+
+            _marks.install()
+        _watch_gradients()
+        return True
+    except Exception as error:
+        return _trouble(directory, f"{type(error).__name__}: {error}")
+
+
+def _torch_version():
+    return str(getattr(sys.modules.get("torch"), "__version__", ""))
+
+
+def _script():
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and getattr(spec, "name", None):
+        return "-m " + spec.name
+    return str(getattr(main, "__file__", "") or (sys.argv[0] if getattr(sys, "argv", None) else ""))
+
+
+def in_multiprocessing_child():
+    """Whether multiprocessing made this process; what it is for shows only when it trains."""
+    if "--multiprocessing-fork" in getattr(sys, "orig_argv", sys.argv):
+        return True
+    module = sys.modules.get("multiprocessing.process")
+    return module is not None and module.parent_process() is not None
+
+
+def _open_at_once(directory):
+    # Children of multiprocessing are mostly DataLoader workers: they get a file when they step.
+    if in_multiprocessing_child():
+        return
+    failure = track.open_file()
+    if failure:
+        _trouble(directory, f"no ring file could be made: {os.strerror(failure)}")
+    rank, local_rank, world = rank_from_environment()
+    if rank is not None and not _is_launcher():
+        track.set_rank(rank, local_rank, world)
+
+
+def _trouble(directory, text):
+    """Leaves a line for the outside half, which says what was not recorded."""
+    try:
+        with open(os.path.join(directory, f"trouble-{os.getpid()}.txt"), "a", encoding="utf-8") as file:
+            file.write(text + "\n")
+    except OSError:
+        pass
+    return False
+
+
+def _watch_gradients():
+    try:
+        from lowtide import _autoguard
+
+        _autoguard.install()
+    except Exception:
+        track.lose_mark()
+
+
+# -- who this process is --------------------------------------------------------------------------------------------
+
+def _number(*names):
+    for name in names:
+        value = os.environ.get(name, "")
+        if value.isdigit():
+            return int(value)
+    return None
+
+
+def rank_from_environment():
+    """(rank, local rank, world size) as the launchers say it: torchrun, SLURM, MPI; None where it is not said."""
+    world = _number("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+    local = _number("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+    rank = _number("RANK")
+    if rank is None and (world or 0) > 1:
+        rank = _number("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+    return rank, local, world
+
+
+def _rank():
+    """The same once it trains: the process group knows best, and a child of multiprocessing has a number."""
+    distributed = sys.modules.get("torch.distributed")
+    try:
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            return distributed.get_rank(), _number("LOCAL_RANK"), distributed.get_world_size()
+    except Exception:
+        pass
+    rank, local, world = rank_from_environment()
+    if rank is None and in_multiprocessing_child():
+        identity = getattr(sys.modules["multiprocessing.process"].current_process(), "_identity", ())
+        rank = identity[-1] - 1 if identity else None
+    return rank if rank is not None else 0, local, world
+
+
+def _is_launcher():
+    return any(name in sys.modules for name in ("torch.distributed.run", "torch.distributed.launch")) or any(
+        word in _script() for word in ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate"))
+
+
+# -- what the recorder answers to a step ------------------------------------------------------------------------------
+
+def answer(bits):
+    """Bits of a step that asked for something: a name and a file (2), a census (4), the end (8)."""
+    if bits & 2:
+        _first_step()
+    if bits & 4:
+        _census()
+    if bits & 8:
+        _stop()
+
+
+def _first_step():
+    global is_worker, _stepped
+    data = sys.modules.get("torch.utils.data")
+    if data is not None and data.get_worker_info() is not None:
+        is_worker = True
+        return
+    _stepped = True
+    failure = track.open_file()
+    if failure:
+        _trouble(os.environ["LOWTIDE_RUN_DIR"], f"no ring file could be made: {os.strerror(failure)}")
+    track.set_rank(*_rank())
+    track.set_role(ROLE_TRAINER)
+    if in_multiprocessing_child():  # such processes leave without running atexit's functions
+        from multiprocessing.util import Finalize
+
+        Finalize(None, at_exit, exitpriority=-1000)
+
+
+def _census():
+    number, begun, status = track.census_request(), time.monotonic_ns(), 0
+    if os.environ.get("LOWTIDE_CENSUS") == "0" or is_worker:
+        status = -1
+    else:
+        hooks = census_hooks or _default_census()
+        status = 0 if hooks else -1
+        for hook in hooks:
+            try:
+                hook(number)
+            except Exception:
+                status = -2
+    track.census_done(number, time.monotonic_ns() - begun, status)
+
+
+def _default_census():
+    """The first request remembers what is alive, the second names what appeared since and stayed."""
+    try:
+        from lowtide._census import census, write
+    except ImportError:
+        return []
+
+    def take(number):
+        if number == 1:
+            census.first(track.figures()["step"])
+        else:
+            census.second(track.figures()["step"])
+            write(os.environ["LOWTIDE_RUN_DIR"])
+
+    return [take]
+
+
+def _stop():
+    if is_worker:
+        return
+    track.event(EVENT_STOP, 0, None, "asked to end at this step")
+    note_exit(EXIT_STOPPED, 0)
+    raise StopRun(0)
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+def note_exit(state, code):
+    global _exit_noted
+    if not _exit_noted:
+        _exit_noted = True
+        track.exit(state, code)
+
+
+def at_exit():
+    """atexit: how the script ended, and what this process was if it never trained."""
+    try:
+        if not _stepped and not is_worker and track.figures()["step"] == 0 and _is_launcher():
+            track.set_role(ROLE_LAUNCHER)
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if error is None:
+            return note_exit(EXIT_CLEAN, 0)
+        text = f"{type(error).__name__}: {error}"
+        track.event(EVENT_OOM if _is_oom(error) else EVENT_EXCEPTION, 0, None, text[:63])
+        note_exit(EXIT_EXCEPTION, 1)
+    except Exception:
+        pass
+
+
+def _is_oom(error):
+    name, text = type(error).__name__, str(error)
+    return isinstance(error, MemoryError) or name == "OutOfMemoryError" or "can't allocate memory" in text or (
+        "out of memory" in text)
+
+
+def _after_fork():
+    global _is_child, _stepped, _exit_noted, is_worker
+    _is_child, _stepped, _exit_noted, is_worker = True, False, False, False
+    marks = sys.modules.get("lowtide._marks")
+    if marks is not None:
+        marks.after_fork()
