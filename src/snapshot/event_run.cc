@@ -13,7 +13,6 @@ namespace lowtide::snapshot {
 namespace {
 
 constexpr size_t kMargin = 32;          // no single opcode read here is longer
-constexpr size_t kReleaseEvery = 2 << 20;  // bytes
 constexpr uint32_t kOtherKey = 0xffff;
 
 uint32_t Read32(const uint8_t* p) {
@@ -404,14 +403,9 @@ size_t EventRun::Parse(size_t pos, size_t stop, const uint32_t* prefix, size_t p
   const uint8_t* base = source_.bytes.data();
   if (source_.bytes.size() <= kMargin) return pos;
   Cursor cursor{base + pos, base + source_.bytes.size() - kMargin};
-  size_t released = pos;
   for (;;) {
     const auto at = static_cast<size_t>(cursor.p - base);
     if (at >= stop || !cursor.more()) return at;
-    if (at - released > kReleaseEvery) {
-      ReleaseRange(source_, released, at);
-      released = at;
-    }
     if (*cursor.p == op::kEmptyDict) {
       const Checkpoint start = Here();
       if (ParseEvent(cursor)) continue;

@@ -28,6 +28,7 @@ class EventRun {
   // list's batch when no further batch follows it.
   size_t Parse(size_t pos, size_t stop, const uint32_t* prefix, size_t prefix_size);
 
+  const Source& source() const { return source_; }
   size_t event_count() const { return events_.size(); }
   uint64_t memory() const { return events_.size() * sizeof(Event) + memo_.size() * 4 + table_bytes_; }
 

@@ -114,6 +114,7 @@ void Unpickler::ParseEventsUpTo(size_t stop) {
     pos_ = events_->Parse(pos_, target, memo_.data(), memo_.size());
     AdoptRun(*events_);
     builder_.CheckBudget(memo_.size() * 4 + events_->memory());
+    ReleaseRange(source_, released_, pos_);
     released_ = std::max(released_, pos_);
     if (pos_ < target) return;
   }
@@ -188,7 +189,9 @@ void Unpickler::Worker::Start() {
     try {
       while (end < stop) {
         const size_t target = std::min(stop, end + kPiece);
+        const size_t from = end;
         end = run.Parse(end, target, prefix.data(), prefix.size());
+        ReleaseRange(run.source(), from, end);
         if (end < target || run.memory() > 3 * (end - begin) + (8 << 20)) break;
       }
     } catch (...) {
