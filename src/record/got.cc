@@ -7,9 +7,12 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <initializer_list>
 
 namespace lowtide::record {
 namespace {
+
+constexpr size_t kManySlots = 20000;
 
 // The relocation types that fill a slot with a function's address.
 #if defined(__x86_64__)
@@ -88,6 +91,7 @@ struct Image {
   void VisitOne(const ElfW(Rela) & relocation, Visit& visit) const noexcept {
     const size_t symbol = ELF64_R_SYM(relocation.r_info);
     if (symbol == 0 || !IsSlot(relocation)) return;
+    if (imports_only && symbols[symbol].st_shndx != SHN_UNDEF) return;  // most of a large library's are its own
     const ElfW(Addr) slot = base + relocation.r_offset;
     visit(strings + symbols[symbol].st_name, reinterpret_cast<void**>(slot), slot >= relro_begin && slot < relro_end);
   }
@@ -103,6 +107,7 @@ struct Image {
   size_t needed[64] = {};
   uint32_t needed_count = 0;
   bool rela = true;
+  bool imports_only = false;  // pass over slots for what the library itself defines
 };
 
 // Calls visit(Image) for each library but the program itself and the kernel's.
@@ -112,6 +117,7 @@ void EachImage(Visit visit) noexcept {
       [](dl_phdr_info* info, size_t, void* argument) -> int {
         if (info->dlpi_name == nullptr || info->dlpi_name[0] == 0) return 0;
         Image image(*info);
+        image.imports_only = image.plt_count + image.data_count > kManySlots;
         if (image.usable()) (*static_cast<Visit*>(argument))(image);
         return 0;
       },
@@ -122,6 +128,17 @@ bool Starts(const char* text, const char* prefix) noexcept {
   return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
 }
 
+// Libraries whose slots were patched: they are not gone through again when others are loaded later.
+bool SeenBefore(ElfW(Addr) base) noexcept {
+  static ElfW(Addr) seen[256];
+  static uint32_t count = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (seen[i] == base) return true;
+  }
+  if (count < 256) seen[count++] = base;
+  return false;
+}
+
 const char* PathOf(const char* library) noexcept {
   const char* path = nullptr;
   EachImage([&](const Image& image) {
@@ -130,16 +147,21 @@ const char* PathOf(const char* library) noexcept {
   return path;
 }
 
-// The full names of the functions, as the definer's own slots or its users' spell them.
+// The full names of the functions, as the definer's own slots spell them, else its users'.
 void FindNames(const char* definer, SlotHook* hooks, size_t count, const char** names) noexcept {
-  EachImage([&](const Image& image) {
-    if (std::strcmp(image.name(), definer) != 0 && !image.Needs(definer)) return;
-    image.EachSlot([&](const char* name, void**, bool) {
-      for (size_t i = 0; i < count; ++i) {
-        if (names[i] == nullptr && Starts(name, hooks[i].prefix)) names[i] = name;
-      }
+  size_t missing = count;
+  for (const bool own : {true, false}) {
+    if (missing == 0) return;
+    EachImage([&](const Image& image) {
+      const bool is_definer = std::strcmp(image.name(), definer) == 0;
+      if (is_definer != own || (!is_definer && !image.Needs(definer))) return;
+      image.EachSlot([&](const char* name, void**, bool) {
+        for (size_t i = 0; i < count; ++i) {
+          if (names[i] == nullptr && Starts(name, hooks[i].prefix)) names[i] = name, --missing;
+        }
+      });
     });
-  });
+  }
 }
 
 // The addresses of the functions as their own library exports them: a slot may hold a stub of the lazy binder.
@@ -178,7 +200,7 @@ bool PatchSlots(const char* definer, SlotHook* hooks, size_t count, PatchReport*
   if (PathOf(definer) == nullptr) return false;
   EachImage([&](const Image& image) {
     const bool is_definer = std::strcmp(image.name(), definer) == 0;
-    if (!is_definer && !image.Needs(definer)) return;
+    if ((!is_definer && !image.Needs(definer)) || SeenBefore(image.base)) return;
     uint32_t found = 0;
     image.EachSlot([&](const char* name, void** slot, bool read_only) {
       for (size_t i = 0; i < count; ++i) {

@@ -50,7 +50,10 @@ int Recorder::Start(const RecorderOptions& options) noexcept {
   const TrackerReport report = StartTracker(&ring_, options.definer, options.force_table);
   FileHeader* head = ring_.header();
   head->capabilities |= report.capabilities;
-  Copy(head->hooks, report.hooks);
+  if (report.hooks[0] != 0) {
+    const size_t length = std::strlen(head->hooks);
+    std::snprintf(head->hooks + length, sizeof(head->hooks) - length, "%s%s", length == 0 ? "" : "; ", report.hooks);
+  }
   libraries_ = LoadedLibraries();
   ring_.Publish();
   return 0;
@@ -156,8 +159,11 @@ void Recorder::SampleHost(StepRecord& record) noexcept {
     record.shared_bytes = process.shared_bytes;
     record.fds = CountDescriptors(proc_root_, 0);
     record.shm_used_bytes = ReadSpace(shm_space_).used_bytes;
-    if (const uint64_t loaded = LoadedLibraries(); loaded != libraries_) Start(options_);
     spend(host_budget_, counters.samples_host);
+    if (const uint64_t loaded = LoadedLibraries(); loaded != libraries_) {
+      Start(options_);
+      now = MonotonicNs();
+    }
   }
   counters.own_ns += static_cast<uint64_t>(now - start);
   record.own_us = static_cast<uint32_t>(std::min<int64_t>((now - start + 500) / 1000, UINT32_MAX));

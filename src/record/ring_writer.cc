@@ -18,6 +18,10 @@ struct Shape {
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t RoundUp(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
+bool AllZero(const uint8_t* page) noexcept {
+  return page[0] == 0 && std::memcmp(page, page + 1, kPage - 1) == 0;
+}
+
 void Shapes(const RingSizes& sizes, Shape (&out)[kSectionCount]) noexcept {
   const Shape shapes[] = {
       {kSteps, sizeof(Slot<StepRecord>), sizes.steps},
@@ -77,13 +81,10 @@ int RingWriter::Materialise(const char* path) noexcept {
   int fd = -1;
   int failure = MakeFile(path, bytes, &fd);
   if (failure != 0) return failure;
-  for (uint64_t at = 0; at < bytes && failure == 0;) {
-    const ssize_t written = ::pwrite(fd, base_ + at, bytes - at, static_cast<off_t>(at));
-    if (written > 0) {
-      at += static_cast<uint64_t>(written);
-    } else if (errno != EINTR) {
-      failure = errno == 0 ? EIO : errno;
-    }
+  for (uint64_t at = 0; at < bytes && failure == 0; at += kPage) {
+    if (AllZero(base_ + at)) continue;  // as the file is already
+    const ssize_t written = ::pwrite(fd, base_ + at, kPage, static_cast<off_t>(at));
+    if (written != static_cast<ssize_t>(kPage)) failure = written < 0 ? errno : EIO;
   }
   if (failure == 0 &&
       ::mmap(base_, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {

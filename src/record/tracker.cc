@@ -56,6 +56,15 @@ struct ThreadView {
 };
 thread_local ThreadView view;
 
+uint32_t shards_used = 0;  // so that a step need not look at all of them
+
+void NoteUsed(uint32_t count) noexcept {
+  uint32_t known = __atomic_load_n(&shards_used, __ATOMIC_RELAXED);
+  while (known < count && !__atomic_compare_exchange_n(&shards_used, &known, count, true, __ATOMIC_RELAXED,
+                                                       __ATOMIC_RELAXED)) {
+  }
+}
+
 // A thread's first count: a shard of its own while there are any, else the last one, behind its lock.
 __attribute__((noinline)) void TakeShard(ThreadView& mine) noexcept {
   const auto thread = static_cast<uint32_t>(::syscall(SYS_gettid));
@@ -66,12 +75,14 @@ __attribute__((noinline)) void TakeShard(ThreadView& mine) noexcept {
     if (__atomic_load_n(&g.shards[i].owner, __ATOMIC_RELAXED) == 0 &&
         __atomic_compare_exchange_n(&g.shards[i].owner, &nobody, thread, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
       mine.shard = &g.shards[i];
+      NoteUsed(i + 1);
       ::pthread_setspecific(g.thread_end, &g.shards[i]);
       return;
     }
   }
   mine.shard = &g.shards[kShardCount - 1];
   mine.shared = true;
+  NoteUsed(kShardCount);
 }
 
 void ReleaseShard(void* shard) noexcept {
@@ -343,7 +354,8 @@ void SetClock(uint64_t steps_ended, Phase phase) noexcept {
 CpuFigures ReadCpu() noexcept {
   CpuFigures figures{0, 0, 0};
   if (g.shards == nullptr) return figures;
-  for (uint32_t i = 0; i < kShardCount; ++i) {
+  const uint32_t used = __atomic_load_n(&shards_used, __ATOMIC_RELAXED);
+  for (uint32_t i = 0; i < used; ++i) {
     const LedgerShard& shard = g.shards[i];
     figures.bytes += Load(shard.bytes);
     figures.blocks += Load(shard.blocks);

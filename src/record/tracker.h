@@ -19,7 +19,7 @@ struct TrackerReport {
 
 // Counts into `ring`, whose memory must stay where it is for ever. Idempotent: when more libraries were loaded since,
 // their slots are patched too. `definer` is libc10's file name (tests pass a stand-in); `force_table` makes it
-// remember sizes in a table although marks behind the blocks would do.
+// remember sizes in a table although marks behind the blocks would do. The report names what this call has patched.
 TrackerReport StartTracker(RingWriter* ring, const char* definer = "libc10.so", bool force_table = false) noexcept;
 
 // The steps that ended so far, and the phase that what is born from now on belongs to.
