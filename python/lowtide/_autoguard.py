@@ -1,0 +1,344 @@
+"""Watches gradients of a script that does not know of it: what ``lowtide run`` installs after torch is imported.
+
+Every backward: the loss of a CPU run is read (a fraction of a microsecond) and must be finite. At a rate that adapts so
+that all of it stays below 0.4 % of the step time: the gradients are scanned, and backward, clearing and step are counted.
+Nothing here raises into user code: the first failure inside switches it off and is counted.
+"""
+import atexit
+import functools
+import math
+import os
+import sys
+import time
+import weakref
+
+_guard = None
+SHARE = 0.004          # of the run's time that checks may take ...
+CREDIT = 0.1           # ... after these seconds, which short runs are given so that they are judged at all ...
+CREDIT_SHARE = 0.05    # ... at no more than this share of a step
+MAX_EVERY = 500        # steps between two full checks at most
+LOOK_SECONDS = 1.0e-3  # steps longer than this are looked at one by one
+SLOW_EVERY = 4         # every n-th full check judges each parameter
+
+
+class AutoGuard:
+    def __init__(self, torch):
+        from lowtide import gradients_scan
+        from lowtide.gradients_events import Events
+        from lowtide.gradients_findings import Sink
+        from lowtide.gradients_names import Names, user_place
+        from lowtide.gradients_nonfinite import NonFinite
+
+        self.torch, self.user_place = torch, user_place
+        self.native, self.dense_memory, self.buffer = gradients_scan._guard, gradients_scan._dense_memory, bytearray(40)
+        self.paced = True            # tests look at every step
+        self.sink, self.events, self.names = Sink(), Events(), Names()
+        self.nonfinite = NonFinite(self.sink, self.names, self._parameters)
+        self.rules = {}
+        self.alive = True
+        self.step = 0                # steps of the busiest optimizer
+        self.look = True             # this window's events are counted
+        self.look_every = self.look_in = 1
+        self.check_every = self.check_in = 1
+        self.checks = 0
+        self.cost = 0.0              # seconds of one full check, smoothed
+        self.last_time = None
+        self.step_seconds = None
+        self.loss = None
+        self.loss_usual = None
+        self.force = False
+        self.good_step = None
+        self.site = None
+        self.ran_backward = False
+        self.leaf_looks = []
+        self.spent = 0.0             # seconds of checks so far
+        self.failure = None
+
+    def _parameters(self):
+        return [p for watched in self.events.optimizers.values() for p in watched.parameters()]
+
+    # -- backward -----------------------------------------------------------------------------------------------
+    def before_backward(self, tensors):
+        self.ran_backward = True
+        root = tensors if isinstance(tensors, self.torch.Tensor) else None
+        if root is not None and root.is_cpu and root.numel() == 1:
+            value = root.item()
+            if not math.isfinite(value):
+                self._bad_loss(root, value)
+            else:
+                usual = self.loss_usual
+                if usual is None:
+                    self.loss_usual = abs(value)
+                else:
+                    if abs(value) > 5 * usual + 1e-12:
+                        self.force = True  # look at these gradients now
+                    self.loss_usual = usual + 0.05 * (min(abs(value), 3 * usual + 1e-12) - usual)
+        if self.nonfinite.waiting and root is not None:
+            self.nonfinite.before_backward(root)
+        if self.look:
+            frame = sys._getframe(2)
+            file, line, _ = self.user_place(frame)
+            self.site = (file, line)
+            self.events.before_backward(root, self.site)
+            if root is not None and len(self.leaf_looks) < 2 and self.step >= (40 if self.leaf_looks else 10):
+                self._look_at_leaves(root)
+
+    def after_backward(self):
+        self.events.after_backward()
+
+    def _bad_loss(self, root, value):
+        if self.nonfinite.done or self.nonfinite.base is not None:
+            return
+        file, line, frame = self.user_place(sys._getframe(2))
+        exploded = next((r.exploded_at for r in self.rules.values() if r.exploded_at is not None), None)
+        self.nonfinite.loss(root, value, self.step + 1, (file, line), frame, exploded, self.step)
+
+    # -- step ---------------------------------------------------------------------------------------------------
+    def before_step(self, optimizer):
+        watched = self.events.watch(optimizer)
+        findings = self.events.before_step(watched)
+        if watched.steps > self.step:
+            self.step = watched.steps
+        for item in findings:
+            self.sink.add(item)
+        self.check_in -= 1
+        if self.check_in <= 0 or self.force or (self.look and self._canary_died(watched)):
+            self._check(watched, optimizer)
+
+    def _canary_died(self, watched):
+        """One early parameter's gradient, scanned in about a microsecond: what breaks in backward spreads towards the
+        input, so the first layers show it."""
+        parameter = watched.canary() if watched.canary is not None else None
+        gradient = parameter.grad if parameter is not None else None
+        if gradient is None:
+            parameter = next((p for p in watched.parameters() if p.grad is not None and p.numel() <= 65536), None)
+            watched.canary = weakref.ref(parameter) if parameter is not None else None
+            return False
+        memory = self.dense_memory(gradient)
+        if memory is None:
+            return False
+        address, count, kind = memory
+        return self.native.scan([address], [count], [kind], self.buffer)[1] != 0
+
+    def after_step(self, optimizer):
+        self.look_in -= 1
+        self.look = self.look_in <= 0
+        if self.look:
+            self.look_in = self.look_every
+            self.events.after_step(self.events.watch(optimizer))
+        self.ran_backward = False
+
+    def _check(self, watched, optimizer):
+        from lowtide.gradients_rules import Rules
+        from lowtide.gradients_scan import scan
+
+        started = time.perf_counter()
+        forced, self.force = self.force, False
+        parameters = watched.parameters()
+        found = scan(parameters)
+        rules = self.rules.get(id(watched))
+        if rules is None:
+            rules = self.rules[id(watched)] = Rules(parameters, None)
+        rules.parameters, rules.describe = parameters, _Describe(self, parameters)
+        if not found.indexes:
+            self._no_gradients(watched)
+        elif found.damaged:
+            self._bad_gradients(parameters, found, rules)
+        else:
+            self.good_step = self.step
+            self._judge(rules, found, watched)
+        rules.parameters, rules.describe = [], None  # hold nothing of the user's between checks
+        self._pace(started, forced)
+
+    def _judge(self, rules, found, watched):
+        watched.empty = watched.empty if found.total_norm == 0 else 0
+        if found.total_norm == 0 and self.ran_backward:
+            self._no_gradients(watched)
+        items = rules.judge(self.step, found, self.site)
+        self.checks += 1
+        if self.checks % SLOW_EVERY == 0:
+            items += rules.judge_slowly(self.step, found, self.site)
+            items += self._never_trained(rules, watched)
+        for item in items:
+            self.sink.add(item)
+
+    def _no_gradients(self, watched):
+        if self.ran_backward:
+            for item in self.events.empty_step(watched, self.site):
+                self.sink.add(item)
+
+    def _bad_gradients(self, parameters, found, rules):
+        if self.nonfinite.done or self.nonfinite.base is not None:
+            return
+        bad, good = [], []
+        for place, index in enumerate(found.indexes):
+            row = found.row(place)
+            (bad if row[3] or row[4] else good).append(parameters[index])
+        file, line, frame = self.user_place(sys._getframe(3))
+        self.nonfinite.gradients(bad, good, self.step, self.site or (file, line), frame, rules.exploded_at, self.good_step)
+
+    def _pace(self, started, forced):
+        now = time.perf_counter()
+        if self.last_time is not None and not forced:
+            spent = (started - self.last_time) / max(1, self.check_every)
+            self.step_seconds = spent if self.step_seconds is None else 0.8 * self.step_seconds + 0.2 * spent
+        self.last_time = now
+        self.spent += now - started
+        self.cost = now - started if not self.cost else 0.8 * self.cost + 0.2 * (now - started)
+        if self.paced and self.step_seconds and self.checks > 12:
+            share = CREDIT_SHARE if self.spent < CREDIT else SHARE
+            self.check_every = max(1, min(MAX_EVERY, math.ceil(self.cost / (share * self.step_seconds))))
+            self.look_every = max(1, min(16, math.ceil(LOOK_SECONDS / self.step_seconds))) if self.spent >= CREDIT else 1
+        self.check_in = self.check_every
+
+    # -- parameters that nobody trains ----------------------------------------------------------------------------
+    def _never_trained(self, rules, watched):
+        from lowtide.gradients_rules import listed
+        from lowtide.gradients_findings import evidence, finding, place
+
+        if rules.never_told or not rules.never or self.checks < 2 * SLOW_EVERY or watched.steps < 30:
+            return []
+        rules.never_told = True
+        silent = [i for i in sorted(rules.never) if i < len(rules.parameters)]
+        asked = [rules.parameters[i] for i in silent if rules.parameters[i].requires_grad]
+        frozen = [rules.parameters[i] for i in silent if not rules.parameters[i].requires_grad]
+        out = []
+        for group, severity, why, help in (
+            (asked, "warning", "never got a gradient: the loss does not depend on them",
+             "use them in the forward, look for detach(), .data, no_grad or an argmax on the way, or leave them out of the optimizer"),
+            (frozen, "note", "are frozen (requires_grad is False) but were given to the optimizer",
+             "give the optimizer only parameters with requires_grad, or unfreeze them"),
+        ):
+            if group:
+                names = [rules.describe.name(p) for p in group]
+                out.append(finding(
+                    "LT506", severity, f"{len(group)} parameter(s) of {watched.kind} {why}: {listed(names)} "
+                    f"({self.step} steps watched)", zh=f"{watched.kind} 中 {len(group)} 个参数从未被训练：{listed(names)}",
+                    where=[place(*(self.site or (None, None)), path=names[0], last_step=self.step)],
+                    evidence=[evidence("parameters", len(group)), evidence("elements", sum(p.numel() for p in group))],
+                    help=help, help_zh="检查前向是否使用这些参数，或是否被 detach()/no_grad 截断", parts=("never", severity)))
+        return out
+
+    def _look_at_leaves(self, root):
+        """Leaves of the graph that no optimizer updates: they cost a gradient each step, and it is never cleared."""
+        from lowtide.gradients_origin import graph
+        from lowtide.gradients_rules import listed
+        from lowtide.gradients_findings import evidence, finding, place
+
+        known = {id(p) for p in self._parameters()}
+        _, leaves = graph(root)
+        strange = {key: leaf for key, leaf in leaves.items() if key not in known}
+        self.leaf_looks.append(set(strange))
+        if len(self.leaf_looks) < 2:
+            return
+        Parameter = self.torch.nn.Parameter
+        kept = {k: v for k, v in strange.items() if k in self.leaf_looks[0] and v.grad is not None}
+        for untrained, code, text, help in (
+            (True, "LT506", "get a gradient in each backward, but no optimizer updates or clears them",
+             "give them to an optimizer, or freeze them with requires_grad_(False): their gradients cost time and memory"),
+            (False, "LT508", "are no parameters but require gradients: everything computed from them keeps a graph, and their .grad "
+             "grows for ever", "make them with requires_grad=False, or compute from them under no_grad; detach() cuts"),
+        ):
+            group = [v for v in kept.values() if isinstance(v, Parameter) == untrained]
+            if not group:
+                continue
+            frame = self.user_place(sys._getframe(3))[2]
+            names = [self.names.learn(group, frame).of(v) if untrained else f"a tensor of shape {tuple(v.shape)}" for v in group]
+            self.sink.add(finding(
+                code, "warning", f"{len(group)} tensor(s) {text}: {listed(names)}", zh=f"{len(group)} 个张量每步都得到梯度却没有优化器更新：{listed(names)}",
+                where=[place(*(self.site or (None, None)), path=names[0])],
+                evidence=[evidence("tensors", len(group)), evidence("gradient_bytes", sum(v.numel() * v.element_size() for v in group), "B")],
+                help=help, help_zh="交给优化器，或用 requires_grad_(False) 冻结", parts=("leaf", code)))
+
+    def fail(self, error):
+        self.alive = self.look = False
+        self.failure = f"{type(error).__name__}: {error}"
+        try:
+            self.nonfinite.stop()
+        except Exception:
+            pass
+
+
+class _Describe:
+    """Names a position on demand: most runs never ask."""
+
+    def __init__(self, guard, parameters):
+        self.guard, self.parameters = guard, parameters
+
+    def name(self, parameter):
+        names = self.guard.names
+        if id(parameter) not in names.names:
+            frame = self.guard.user_place(sys._getframe(1))[2]
+            names.learn(self.parameters, frame)
+        return names.of(parameter)
+
+    def __call__(self, index):
+        return self.name(self.parameters[index])
+
+    def owner(self, index):
+        self.name(self.parameters[index])
+        return self.guard.names.owner(self.parameters[index])
+
+
+def attach(torch):
+    """Hooks a new guard in; returns it and a function that takes the hooks out again."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    guard = AutoGuard(torch)
+    original = torch.autograd.backward
+
+    @functools.wraps(original)
+    def backward(tensors, *args, **kwargs):
+        if guard.alive:
+            try:
+                guard.before_backward(tensors)
+            except Exception as error:
+                guard.fail(error)
+        result = original(tensors, *args, **kwargs)
+        if guard.look:
+            try:
+                guard.after_backward()
+            except Exception as error:
+                guard.fail(error)
+        return result
+
+    def before_step(optimizer, args, kwargs):
+        if guard.alive:
+            try:
+                guard.before_step(optimizer)
+            except Exception as error:
+                guard.fail(error)
+
+    def after_step(optimizer, args, kwargs):
+        if guard.alive:
+            try:
+                guard.after_step(optimizer)
+            except Exception as error:
+                guard.fail(error)
+
+    hooks = register_optimizer_step_pre_hook(before_step), register_optimizer_step_post_hook(after_step)
+    torch.autograd.backward = backward
+
+    def detach():
+        guard.alive = guard.look = False
+        guard.nonfinite.stop()
+        for hook in hooks:
+            hook.remove()
+        if torch.autograd.backward is backward:
+            torch.autograd.backward = original
+
+    return guard, detach
+
+
+def install():
+    """Once per process, after torch was imported. Returns True when it watches. Never raises."""
+    global _guard
+    try:
+        if _guard is None and os.environ.get("LOWTIDE_GRADIENTS") != "0":
+            import torch
+
+            _guard, _ = attach(torch)
+            atexit.register(_guard.nonfinite.stop)
+        return _guard is not None
+    except Exception:
+        return False
