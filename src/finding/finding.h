@@ -19,6 +19,7 @@ struct Where {
   int column = 0;
   std::string object_path;
   std::optional<uint64_t> first_step, last_step;
+  int end_line = 0, end_column = 0;  // where a source span ends; the column is the first one behind it
 };
 
 struct Evidence {

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "finding/catalogue.h"
+#include "finding/pages.h"
 #include "finding/version.h"
 
 namespace lowtide::report {
@@ -42,6 +43,8 @@ void WriteLocation(JsonWriter& json, const finding::Where& where, const std::str
     if (where.line > 0) {
       json.Key("region").BeginObject().Field("startLine", where.line);
       if (where.column > 0) json.Field("startColumn", where.column);
+      if (where.end_line >= where.line) json.Field("endLine", where.end_line);
+      if (where.end_line >= where.line && where.end_column > 0) json.Field("endColumn", where.end_column);
       json.EndObject();
     }
     json.EndObject();
@@ -57,6 +60,10 @@ void WriteRule(JsonWriter& json, const std::string& id) {
   json.BeginObject().Field("id", id);
   if (const finding::Code* code = finding::FindCode(id)) {
     json.Field("name", code->name).Key("shortDescription").BeginObject().Field("text", code->title).EndObject();
+    json.Key("fullDescription").BeginObject().Field("text", code->title).EndObject();
+    if (const char* page = finding::FindPage(code->code)) {
+      json.Key("help").BeginObject().Field("text", code->title).Field("markdown", page).EndObject();
+    }
     json.Key("defaultConfiguration").BeginObject().Field("level", finding::SeverityName(code->severity)).EndObject();
   }
   json.EndObject();
@@ -78,7 +85,7 @@ std::string ToSarif(const std::vector<finding::Finding>& findings, const std::st
     index = next++;
     WriteRule(json, id);
   }
-  json.EndArray().EndObject().EndObject().Key("results").BeginArray();
+  json.EndArray().EndObject().EndObject().Field("columnKind", "unicodeCodePoints").Key("results").BeginArray();
   for (const auto& finding : findings) {
     json.BeginObject()
         .Field("ruleId", finding.code)
