@@ -6,6 +6,7 @@
 namespace lowtide::snapshot {
 
 uint64_t Allocator::Round(uint64_t size) const {
+  size += config_.padding;
   if (size < kMinBlock) return kMinBlock;
   const int log = std::bit_width(size) - 1;
   const auto index = static_cast<size_t>(std::clamp(log - 20, 0, 15));

@@ -25,10 +25,12 @@ struct AllocatorConfig {
   double garbage_collection_threshold = 0;
   bool expandable_segments = false;
   std::array<uint64_t, 16> roundup_power2_divisions{};  // by floor(log2(MiB)), 1 MiB to 32 GiB and more
+  uint64_t padding = 0;            // added to each request before rounding; torch_npu: 32
   uint64_t capacity = kUnlimited;  // bytes that the allocator may reserve in all
   uint64_t limit = kUnlimited;     // set_per_process_memory_fraction, in bytes
 
-  static AllocatorConfig Recorded(const AllocatorSettings& settings);
+  // As recorded; where the file does not say, as its events tell.
+  static AllocatorConfig Recorded(const Snapshot& snapshot, int device);
   // Applies "max_split_size_mb:512,expandable_segments:True" as PYTORCH_CUDA_ALLOC_CONF has it, and "capacity:40GiB".
   // Throws Error naming the key that is not known or the value that is not allowed.
   void Apply(std::string_view conf);

@@ -94,7 +94,8 @@ std::vector<std::string_view> SplitConf(std::string_view conf) {
 
 }  // namespace
 
-AllocatorConfig AllocatorConfig::Recorded(const AllocatorSettings& settings) {
+AllocatorConfig AllocatorConfig::Recorded(const Snapshot& snapshot, int device) {
+  const AllocatorSettings& settings = snapshot.settings;
   AllocatorConfig config;
   if (settings.max_split_size > 0) config.max_split_size = static_cast<uint64_t>(settings.max_split_size);
   config.garbage_collection_threshold = settings.garbage_collection_threshold;
@@ -104,15 +105,22 @@ AllocatorConfig AllocatorConfig::Recorded(const AllocatorSettings& settings) {
       config.roundup_power2_divisions[static_cast<size_t>(std::countr_zero(mib))] = divisions;
     }
   }
+  if (snapshot.family == "torch_npu") config.padding = 32;
+  if (settings.present) return config;
+  for (const Segment& segment : snapshot.segments) config.expandable_segments |= segment.device == device && segment.expandable;
+  if (const DeviceTrace* trace = snapshot.TraceOf(device)) {
+    for (const Event& event : snapshot.EventsOf(*trace)) config.expandable_segments |= event.action() == Action::kSegmentMap;
+  }
   return config;
 }
 
 void AllocatorConfig::Apply(std::string_view conf) {
   for (std::string_view part : SplitConf(conf)) {
     if (part == "defaults") {
-      const uint64_t room = capacity;
+      const uint64_t room = capacity, extra = padding;
       *this = AllocatorConfig();
       capacity = room;
+      padding = extra;
       continue;
     }
     const size_t colon = part.find_first_of(":=");

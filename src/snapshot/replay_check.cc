@@ -10,7 +10,7 @@ namespace {
 class Checker {
  public:
   Checker(const Snapshot& snapshot, int device)
-      : snapshot_(snapshot), pools_(snapshot, device), allocator_(Config(snapshot, device)) {
+      : snapshot_(snapshot), pools_(snapshot, device), allocator_(AllocatorConfig::Recorded(snapshot, device)) {
     if (const DeviceTrace* trace = snapshot.TraceOf(device)) events_ = snapshot.EventsOf(*trace);
     Seed(UndoTrace(snapshot, device));
   }
@@ -21,21 +21,6 @@ class Checker {
   }
 
  private:
-  static AllocatorConfig Config(const Snapshot& snapshot, int device) {
-    AllocatorConfig config = AllocatorConfig::Recorded(snapshot.settings);
-    if (snapshot.settings.present) return config;
-    // Without settings in the file (torch 2.2 and before, torch_npu) the events tell.
-    if (const DeviceTrace* trace = snapshot.TraceOf(device)) {
-      for (const Event& event : snapshot.EventsOf(*trace)) {
-        if (event.action() == Action::kSegmentMap) config.expandable_segments = true;
-      }
-    }
-    for (const Segment& segment : snapshot.segments) {
-      if (segment.device == device && segment.expandable) config.expandable_segments = true;
-    }
-    return config;
-  }
-
   void Seed(const StartState& start) {
     for (const auto& range : start.segments) {
       const uint32_t pool = pools_.Number(range.pool);

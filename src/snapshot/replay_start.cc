@@ -108,7 +108,7 @@ void GrowTails(Undo& undo) {
 }  // namespace
 
 StartState UndoTrace(const Snapshot& snapshot, int device) {
-  Undo undo(AllocatorConfig::Recorded(snapshot.settings));
+  Undo undo(AllocatorConfig::Recorded(snapshot, device));
   for (const Segment& segment : snapshot.segments) {
     if (segment.device != device) continue;
     undo.segments[segment.address] = {segment.address, segment.total_size, segment.stream, segment.pool, !segment.large, segment.expandable};
