@@ -1,14 +1,16 @@
 #include "cli/explain.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 
 #include "base/error.h"
-#include "base/terminal.h"
+#include "cli/color.h"
 #include "finding/catalogue.h"
 #include "finding/pages.h"
+#include "report/markdown.h"
 
 namespace lowtide::cli {
 namespace {
@@ -33,7 +35,10 @@ int Explain(const ExplainOptions& options, const CommonOptions& common) {
   if (!code) throw Error(fmt::format("there is no finding {}", wanted), "`lowtide explain` lists all of them");
   if (common.lang == "zh") fmt::print("{} {}: {}\n\n", code->code, code->name, code->title_zh);
   if (const char* page = finding::FindPage(code->code)) {
-    fmt::print("{}", page);
+    // As written into a pipe or a file; set for a reader's eyes on a terminal.
+    Terminal terminal = TerminalFor(STDOUT_FILENO, common);
+    bool for_eyes = terminal.color || ::isatty(STDOUT_FILENO);
+    fmt::print("{}", for_eyes ? report::MarkdownToTerminal(page, terminal) : page);
   } else {
     fmt::print("{} {}: {}\n", code->code, code->name, code->title);
   }

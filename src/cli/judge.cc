@@ -208,6 +208,7 @@ RankJudge::Pool& RankJudge::PoolOf(const std::string& name, double first_value) 
 }
 
 void RankJudge::Show(Pool& pool, uint64_t step, double value) {
+  pool.now = value;
   if (!pool.shown.empty() && step < pool.shown.back().step + pool.stride) {
     pool.shown.back().value = std::max(pool.shown.back().value, value);
     return;
@@ -243,7 +244,7 @@ bool RankJudge::Suspicious() {
 std::vector<report::SeriesView> RankJudge::Series() const {
   std::vector<report::SeriesView> views;
   for (const auto& [name, pool] : pools_) {
-    report::SeriesView view{name, rank_, pool.shown, pool.capacity};
+    report::SeriesView view{name, rank_, pool.shown, pool.capacity, pool.now};
     // The lower edge: what later steps never went below.
     for (size_t i = view.points.size(); i-- > 1;) {
       view.points[i - 1].low = std::min(view.points[i - 1].low, view.points[i].low);

@@ -38,6 +38,7 @@ class RankJudge {
     std::unique_ptr<verdict::Engine> engine;
     std::vector<report::SeriesView::Point> shown;  // thinned by doubling `stride`
     uint64_t stride = 1;
+    double now = 0;  // the newest value
     std::optional<double> capacity;
   };
 

@@ -17,6 +17,7 @@
 #include "cli/report.h"
 #include "cli/run.h"
 #include "cli/verdict.h"
+#include "cli/watch.h"
 #include "finding/version.h"
 
 namespace lowtide::cli {
@@ -79,6 +80,17 @@ void AddReport(Context context) {
   verb->callback([=] { context.work = [=] { return Report(*options, context.common); }; });
 }
 
+void AddWatch(Context context) {
+  auto* verb = context.app.add_subcommand("watch", "the live view of a run: every rank and pool, trend and verdict");
+  auto options = std::make_shared<WatchOptions>();
+  verb->add_option("folder", options->folder, "the run's folder (default: the newest in lowtide-runs/)");
+  verb->add_flag("--once", options->once, "print what is known now and leave");
+  verb->add_option("--format", options->format, "text, or with --once json")->check(CLI::IsMember({"text", "json"}));
+  verb->add_option("--interval", options->interval, "seconds between two looks (default 1, into a file or pipe 10)")
+      ->check(CLI::PositiveNumber);
+  verb->callback([=] { context.work = [=] { return Watch(*options, context.common); }; });
+}
+
 void AddVerdict(Context context) {
   auto* verb = context.app.add_subcommand("verdict", "judge any series of memory figures: CSV, nvidia-smi log, training log");
   auto options = std::make_shared<VerdictOptions>();
@@ -108,6 +120,7 @@ void AddExplain(Context context) {
 constexpr void (*kVerbs[])(Context) = {
     AddRun,
     AddReport,
+    AddWatch,
     AddVerdict,
     AddDoctor,
     AddExplain,

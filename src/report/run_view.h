@@ -20,6 +20,7 @@ struct SeriesView {
   int rank = 0;
   std::vector<Point> points;
   std::optional<double> capacity;  // bytes
+  std::optional<double> now = std::nullopt;  // the newest value, where `points` are thinned
 };
 
 // Steps that belonged to a phase other than training, for the charts' bands.

@@ -9,7 +9,7 @@ namespace lowtide::report {
 
 // A sawtooth over a floor that rises by `rate` from `onset` on.
 inline SeriesView SampleSeries(const std::string& pool, int rank, uint64_t steps, double floor, double rate, uint64_t onset) {
-  SeriesView series{pool, rank, {}, {}};
+  SeriesView series{pool, rank, {}, {}, {}};
   for (uint64_t step = 1; step <= steps; ++step) {
     double low = floor + (step > onset ? rate * static_cast<double>(step - onset) : 0);
     double tooth = 0.04 * floor * static_cast<double>((step * 37) % 11) / 11;
