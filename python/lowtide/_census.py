@@ -1,0 +1,163 @@
+"""Censuses of the live process: who holds the memory that came in between two marks.
+
+Runs on the training thread at a step boundary, and follows the rule of all that runs in the user's process: it never
+raises, prints nothing, leaves no reference and no traceback behind, and the collector as it found it.
+A census reads objects only (tp_traverse and PyTorch's structs); it runs no code of the user's.
+"""
+
+import json
+import os
+import sys
+import time
+
+try:
+    from lowtide import _walk
+except ImportError:  # built without the extension, or for another interpreter
+    _walk = None
+
+_LEAST_BYTES_PER_STEP = 16  # growth below this is noise of the interpreter's own
+
+
+class Census:
+    """Two or more marks in one process. `first(step)` and `second(step)`; `rows` and `trouble` say what came of it."""
+
+    def __init__(self):
+        self.mark = None  # a _walk.Heap
+        self.step = None
+        self.first_step = None
+        self.rows = []
+        self.raw = []
+        self.trouble = None  # why there is no census, in words
+        self.seconds = []  # the pauses
+        self.info = {}
+
+    def first(self, step):
+        """Takes the first mark. Returns whether there is one."""
+        return self._guarded(self._first, step)
+
+    def second(self, step):
+        """Takes the second mark and names what came in since the first, as rows for `findings.json`."""
+        self._guarded(self._second, step)
+        return self.rows
+
+    def _guarded(self, function, step):
+        try:
+            start = time.perf_counter()
+            result = function(step)
+            self.seconds.append(time.perf_counter() - start)
+            return result
+        except BaseException as error:  # a census must never stop the run
+            self.trouble = f"{type(error).__name__}: {error}"
+            error.__traceback__ = None
+            return False
+
+    def _first(self, step):
+        if not _ready(self):
+            return False
+        self.mark = _walk.take()
+        self.step = self.first_step = step
+        self.info = self.mark.info()
+        return True
+
+    def _second(self, step):
+        if self.mark is None or not _ready(self):
+            return False
+        from lowtide import _holders
+
+        steps = max(1, step - self.step)
+        self.mark, self.raw = _walk.compare(self.mark, _LEAST_BYTES_PER_STEP * steps, 96)
+        self.rows = _holders.rows(self.raw, steps, _rank())
+        self.info = self.mark.info()
+        self.step = step
+        return True
+
+
+census = Census()
+first = census.first
+second = census.second
+
+
+def write(directory=None):
+    """Writes the rows to holders-rank<N>.json in the run's directory. Returns the path, or None."""
+    try:
+        directory = directory or os.environ.get("LOWTIDE_RUN_DIR")
+        if not directory:
+            return None
+        path = os.path.join(directory, f"holders-rank{_rank()}.json")
+        document = {
+            "rank": _rank(),
+            "pid": os.getpid(),
+            "first_step": census.first_step,
+            "second_step": census.step,
+            "holders": census.rows,
+            "pauses_seconds": [round(s, 6) for s in census.seconds],
+            "census": census.info,
+            "trouble": census.trouble,
+        }
+        with open(path + ".part", "w", encoding="utf-8") as file:
+            json.dump(document, file)
+        os.replace(path + ".part", path)
+        return path
+    except BaseException as error:
+        census.trouble = f"{type(error).__name__}: {error}"
+        error.__traceback__ = None
+        return None
+
+
+def _rank():
+    try:
+        return int(os.environ.get("RANK", "0"))
+    except ValueError:
+        return 0
+
+
+_learnt = [False]
+
+
+def _ready(state):
+    if _walk is None:
+        state.trouble = "the extension lowtide._walk is missing for this interpreter"
+        return False
+    if not _learnt[0] and "torch" in sys.modules and hasattr(sys.modules["torch"], "autograd"):
+        _learnt[0] = True
+        why = _walk.learn(_probes(sys.modules["torch"]))
+        if why:
+            state.trouble = why
+    return True
+
+
+def _probes(torch):
+    """Tensors of known contents, by which _walk finds where this PyTorch keeps what."""
+    with torch.enable_grad():
+        tensor = torch.empty(12347, dtype=torch.uint8, device="cpu")
+        other = torch.empty(23459, dtype=torch.uint8, device="cpu")
+        storage = tensor.untyped_storage()
+        left = torch.ones(3, dtype=torch.float32, device="cpu", requires_grad=True)
+        right = torch.ones(3, dtype=torch.float32, device="cpu", requires_grad=True)
+        result = left * right
+        node = result.grad_fn
+        leaf = torch.ones(3, dtype=torch.float32, device="cpu", requires_grad=True)
+        leaf.grad = torch.zeros(3, dtype=torch.float32, device="cpu")
+    inputs = [edge[0] for edge in node.next_functions]
+    base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
+    return {
+        "tensor_type": base,
+        "storage_type": torch._C.StorageBase,
+        "function_type": torch._C._FunctionBase,
+        "tensor": tensor,
+        "tensor_impl": tensor._cdata,
+        "storage": storage,
+        "storage_impl": storage._cdata,
+        "bytes": 12347,
+        "other": other,
+        "other_storage_impl": other.untyped_storage()._cdata,
+        "other_bytes": 23459,
+        "grad_fn": node,
+        "next0": inputs[0],
+        "next1": inputs[1],
+        "result": result,
+        "result_impl": result._cdata,
+        "leaf": leaf,
+        "leaf_impl": leaf._cdata,
+        "grad_impl": leaf.grad._cdata,
+    }

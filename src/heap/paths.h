@@ -1,0 +1,22 @@
+#pragma once
+
+#include <vector>
+
+#include "heap/graph.h"
+
+namespace lowtide::heap {
+
+// The shortest way from the roots to every node, each root counting as `late` steps away; at equal length the earlier
+// root wins.
+struct PathTree {
+  std::vector<NodeId> parent;       // kNone: a root, or not reached
+  std::vector<uint64_t> edge;       // the edge from the parent
+  std::vector<uint32_t> root;       // index into graph.roots; kNone: not reached
+};
+
+PathTree ShortestPaths(const ObjectGraph& graph);
+
+// The nodes from a root to `node`, both included; empty when it is not reached.
+std::vector<NodeId> PathTo(const PathTree& paths, NodeId node);
+
+}  // namespace lowtide::heap

@@ -1,0 +1,92 @@
+#pragma once
+
+#include "python/walk_cpython.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "heap/address_map.h"
+#include "heap/dominators.h"
+#include "heap/graph.h"
+#include "python/walk_native.h"
+
+namespace lowtide::walk {
+
+using heap::Kind;
+using heap::NodeId;
+
+// Edges that no slot of Python's stands for.
+enum NativeSlot : uint16_t {
+  kSlotNative = 0xff00,
+  kSlotStorage = kSlotNative,
+  kSlotGrad,
+  kSlotGradFn,
+  kSlotBase,       // the tensor that a view looks into
+  kSlotSaved,      // a tensor that a graph node keeps for backward
+  kSlotNext,       // graph node -> the graph node of its input
+  kSlotVariable,   // AccumulateGrad -> the leaf
+  kSlotHook,
+  kSlotOther,
+};
+
+enum class Origin : uint8_t { kPython, kFrame, kNative };
+
+// Where PyTorch keeps what cannot be told by run-time types; learnt from tensors of known contents.
+// 0: not learnt (no PyTorch, or another layout), and then that part of the walk is left out.
+struct TorchLayout {
+  PyTypeObject* tensor_type = nullptr;
+  PyTypeObject* storage_type = nullptr;
+  PyTypeObject* function_type = nullptr;  // base of the ctx objects of custom Functions
+  traverseproc graph_traverse = nullptr;  // of the Python objects that stand for graph nodes
+  size_t tensor_impl = 0;   // in the Python tensor
+  size_t storage_impl = 0;  // in the Python storage
+  size_t graph_node = 0;    // in the Python object of a graph node
+  size_t storage_bytes = 0;
+  size_t next_edges = 0, edge_stride = 0;
+  size_t meta_grad = 0, meta_grad_fn = 0;
+};
+
+struct FrameInfo {
+  PyCodeObject* code = nullptr;
+  unsigned long thread = 0;
+  int depth = 0, line = 0;
+};
+
+// A walked process: the graph, and what each node was.
+struct Census {
+  heap::ObjectGraph graph;
+  heap::DominatorTree tree;
+  heap::AddressMap map;
+  std::vector<uint64_t> address;
+  std::vector<uint32_t> type;     // number of a Python type, code object or native class; the same in all censuses
+  std::vector<Origin> origin;
+  std::vector<int16_t> device;    // of storages; one entry for each node, -1 for the host
+  std::vector<FrameInfo> frames;  // Root::detail of kFrame and kStack roots
+  std::vector<std::string> modules;      // Root::detail of kModule roots
+  double build_seconds = 0, dominator_seconds = 0;
+  size_t gc_objects = 0;
+
+  PyObject* object(NodeId node) const { return reinterpret_cast<PyObject*>(address[node]); }
+  uint64_t MemoryBytes() const;
+};
+
+// Numbers of types, kept over the life of the process so that two censuses can be compared.
+uint32_t TypeNumber(const void* type);
+const void* TypeOfNumber(uint32_t number);
+
+extern TorchLayout g_layout;
+NativeReader& Reader();
+
+// Walks the process and finds dominators. Needs the GIL; makes no Python object that the collector tracks, changes no
+// reference count, and must be called with the collector off. `skip`: an object (the caller's own) that is not walked
+// into.
+void BuildCensus(Census* census, PyObject* skip);
+
+// Of the nodes that nothing reaches so far, those with more references than the walk found: C or C++ code holds them.
+std::vector<NodeId> ForeignHeld(const Census& census, const heap::Reach& reach);
+
+// The C++ object behind a node, 0 when it is Python's alone.
+uint64_t NativeAddress(const Census& census, NodeId node);
+
+}  // namespace lowtide::walk

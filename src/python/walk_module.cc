@@ -1,0 +1,141 @@
+// The extension module lowtide._walk: censuses of the process's objects. Used by lowtide._census alone.
+#include "python/walk_module.h"
+
+#include <exception>
+#include <memory>
+#include <new>
+
+namespace lowtide::walk {
+namespace {
+
+struct HeapObject {
+  PyObject_HEAD
+  Census* census;
+};
+
+PyTypeObject* g_heap_type = nullptr;
+
+void HeapDealloc(PyObject* self) {
+  delete reinterpret_cast<HeapObject*>(self)->census;
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* HeapInfo(PyObject* self, PyObject*) {
+  const Census& c = *reinterpret_cast<HeapObject*>(self)->census;
+  return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n,s:d,s:d}", "objects", static_cast<Py_ssize_t>(c.graph.size()), "gc_objects",
+                       static_cast<Py_ssize_t>(c.gc_objects), "reached", static_cast<Py_ssize_t>(c.tree.order.size()),
+                       "references", static_cast<Py_ssize_t>(c.graph.to.size()), "memory_bytes",
+                       static_cast<Py_ssize_t>(c.MemoryBytes()), "build_seconds", c.build_seconds, "dominator_seconds",
+                       c.dominator_seconds);
+}
+
+// Turns the collector off for as long as a census takes, and back to what it was.
+class CollectorOff {
+ public:
+  CollectorOff() : was_on_(PyGC_Disable()) {}
+  ~CollectorOff() {
+    if (was_on_) PyGC_Enable();
+  }
+
+ private:
+  int was_on_;
+};
+
+PyObject* NewHeap(std::unique_ptr<Census> census) {
+  HeapObject* heap = reinterpret_cast<HeapObject*>(g_heap_type->tp_alloc(g_heap_type, 0));
+  if (heap) heap->census = census.release();
+  return reinterpret_cast<PyObject*>(heap);
+}
+
+// C++ exceptions (only lack of memory can cause one) end here.
+template <typename Function>
+PyObject* Guarded(Function function) {
+  try {
+    return function();
+  } catch (const std::bad_alloc&) {
+    return PyErr_NoMemory();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+    return nullptr;
+  }
+}
+
+PyObject* Take(PyObject*, PyObject*) {
+  if (const char* why = LtUnsupported()) return PyErr_Format(PyExc_RuntimeError, "%s", why);
+  return Guarded([] {
+    CollectorOff off;
+    auto census = std::make_unique<Census>();
+    BuildCensus(census.get(), nullptr);
+    return NewHeap(std::move(census));
+  });
+}
+
+PyObject* Compare(PyObject*, PyObject* args) {
+  PyObject* before = nullptr;
+  long long least = 1;
+  Py_ssize_t most = 64;
+  if (!PyArg_ParseTuple(args, "O!|Ln", g_heap_type, &before, &least, &most)) return nullptr;
+  if (const char* why = LtUnsupported()) return PyErr_Format(PyExc_RuntimeError, "%s", why);
+  return Guarded([&]() -> PyObject* {
+    CollectorOff off;
+    auto census = std::make_unique<Census>();
+    BuildCensus(census.get(), nullptr);
+    PyObject* rows = CompareRows(*reinterpret_cast<HeapObject*>(before)->census, *census, least,
+                                 static_cast<size_t>(most));
+    if (!rows) return nullptr;
+    PyObject* heap = NewHeap(std::move(census));
+    return heap ? Py_BuildValue("(NN)", heap, rows) : nullptr;
+  });
+}
+
+PyObject* Paths(PyObject*, PyObject* args) {
+  PyObject* object = nullptr;
+  Py_ssize_t most = 8;
+  if (!PyArg_ParseTuple(args, "O|n", &object, &most)) return nullptr;
+  if (const char* why = LtUnsupported()) return PyErr_Format(PyExc_RuntimeError, "%s", why);
+  return Guarded([&] {
+    CollectorOff off;
+    Census census;
+    BuildCensus(&census, nullptr);
+    return PathRows(census, object, static_cast<size_t>(most));
+  });
+}
+
+PyObject* LearnFrom(PyObject*, PyObject* probes) {
+  if (!PyDict_Check(probes)) return PyErr_Format(PyExc_TypeError, "a dict of probes is needed");
+  const char* why = Learn(probes);
+  if (!why) Py_RETURN_NONE;
+  return PyUnicode_FromString(why);
+}
+
+PyMethodDef kHeapMethods[] = {{"info", HeapInfo, METH_NOARGS, "Counts, bytes and seconds of this census."},
+                              {nullptr, nullptr, 0, nullptr}};
+
+PyType_Slot kHeapSlots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(HeapDealloc)},
+                            {Py_tp_methods, kHeapMethods},
+                            {0, nullptr}};
+PyType_Spec kHeapSpec = {"lowtide._walk.Heap", sizeof(HeapObject), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, kHeapSlots};
+
+PyMethodDef kMethods[] = {
+    {"learn", LearnFrom, METH_O, "learn(probes) -> None, or what could not be learnt of PyTorch's layout."},
+    {"take", Take, METH_NOARGS, "take() -> Heap: a census of the process's objects."},
+    {"compare", Compare, METH_VARARGS,
+     "compare(before, least_bytes=1, most=64) -> (Heap, rows): a census now, and where bytes came in since `before`."},
+    {"paths", Paths, METH_VARARGS, "paths(object, most=8) -> list of paths, each a list of steps, shortest first."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyModuleDef kModule = {PyModuleDef_HEAD_INIT, "_walk", "Censuses of the process's objects.", -1, kMethods,
+                       nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+}  // namespace lowtide::walk
+
+PyMODINIT_FUNC PyInit__walk() {
+  using namespace lowtide::walk;
+  if (const char* why = LtUnsupported()) return PyErr_Format(PyExc_ImportError, "%s", why);
+  g_heap_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kHeapSpec));
+  return g_heap_type ? PyModule_Create(&kModule) : nullptr;
+}
