@@ -6,6 +6,7 @@ traceback (``_track.Marked``). Nothing here raises into user code: what fails is
 What ends a step, in order of authority: ``lowtide.step()``, an optimizer's step, a DataLoader's batch, a backward call, a
 call of the outermost module. The highest one seen so far counts, the others are passed over.
 """
+import atexit
 import sys
 import time
 import weakref
@@ -41,7 +42,7 @@ class State:
         self.trained_loader = None  # id of the iterator that steps were counted in
         self.depth = 0              # of nested Module.train calls
         self.trained = None         # weak reference: the module last put in training mode
-        self.no_grad_step = -10
+        self.no_grad_step = 0
 
 
 state = State()
@@ -314,8 +315,8 @@ def _group_made(token, ok, *args):
 
 
 def _hook_fallback():
-    if hasattr(_track, "call_later"):
-        _track.call_later(2.0, _look_for_modules)
+    _track.call_later(2.0, _look_for_modules)
+    atexit.register(_track.cancel_later)
 
 
 def _look_for_modules():

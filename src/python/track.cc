@@ -228,6 +228,8 @@ PyMethodDef methods[] = {
     {"census_done", Method(&CensusDone), METH_FASTCALL, "census_done(request, pause_ns, status)"},
     {"exit", Method(&Exit), METH_FASTCALL, "exit(state, code)"},
     {"figures", Method(&Figures), METH_FASTCALL, "figures(heap=False): what is counted now"},
+    {"call_later", Method(&CallLater), METH_FASTCALL, "call_later(seconds, callable): once, in the main thread"},
+    {"cancel_later", &CancelLater, METH_NOARGS, "forget what call_later was given"},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -17,7 +17,8 @@ namespace lowtide::record {
 namespace {
 
 // Parts per million of the run's time, and what a run may use up at its start.
-constexpr Budget kHeapBudget(1000, 6'000'000), kHostBudget(500, 3'000'000), kPythonBudget(500, 3'000'000);
+constexpr Budget kHeapBudget(1000, 6'000'000), kHostBudget(500, 3'000'000), kPythonBudget(500, 3'000'000),
+    kWorkerBudget(500, 5'000'000);
 
 template <size_t N>
 void Copy(char (&to)[N], const char* from) noexcept {
@@ -42,6 +43,7 @@ int Recorder::Start(const RecorderOptions& options) noexcept {
     const int failure = ring_.CreateAnonymous(options.sizes);
     if (failure != 0) return failure;
     heap_budget_ = kHeapBudget, host_budget_ = kHostBudget, python_budget_ = kPythonBudget;
+    worker_budget_ = kWorkerBudget;
     FillHeader(options);
     SetOomCallback(&Recorder::OnOom);
     ::pthread_atfork(nullptr, nullptr, &Recorder::ForkChild);
@@ -121,6 +123,7 @@ uint32_t Recorder::Step(StepSource source) noexcept {
   record.reserved = 0;
   data_wait_ns_ = 0;
   SampleHost(record);
+  if (workers_ != 0 && worker_budget_.Allows(record.mono_ns)) SampleWorkers(record);
   WriteDevices(record);
   SetClock(steps_, phase_);
   ring_.header()->step_source = source;
@@ -167,6 +170,39 @@ void Recorder::SampleHost(StepRecord& record) noexcept {
   }
   counters.own_ns += static_cast<uint64_t>(now - start);
   record.own_us = static_cast<uint32_t>(std::min<int64_t>((now - start + 500) / 1000, UINT32_MAX));
+}
+
+// The DataLoader's processes, from the trainer's side: they write nothing themselves, and nothing is read of them that
+// would hold up their memory. All records of one round carry the same step.
+void Recorder::SampleWorkers(const StepRecord& step) noexcept {
+  const int64_t start = MonotonicNs();
+  for (uint32_t i = 0; i < workers_; ++i) {
+    WorkerEntry& entry = ring_.worker_table()[i];
+    if (entry.pid == 0 || entry.ended != 0) continue;
+    WorkerRecord record{};
+    StatusFigures status;
+    record.step = step.step;
+    record.mono_ns = step.mono_ns;
+    record.pid = entry.pid;
+    record.parent_pid = ring_.header()->pid;
+    record.loader = entry.loader;
+    record.worker = entry.worker;
+    record.alive = ReadStatus(proc_root_, entry.pid, &status) && status.state != 'Z' &&
+                   status.parent_pid == record.parent_pid;
+    const bool alive = record.alive != 0;
+    record.rss_anon_bytes = alive ? status.rss_anon_bytes : kAbsent;
+    record.rss_file_bytes = alive ? status.rss_file_bytes : kAbsent;
+    record.rss_shmem_bytes = alive ? status.rss_shmem_bytes : kAbsent;
+    record.rss_bytes = alive ? status.rss_anon_bytes + status.rss_file_bytes + status.rss_shmem_bytes : kAbsent;
+    const int64_t faults = alive ? ReadMinorFaults(proc_root_, entry.pid) : kAbsent;
+    record.minor_faults = faults == kAbsent ? 0 : static_cast<uint64_t>(faults);
+    record.fds = alive ? CountDescriptors(proc_root_, entry.pid) : -1;
+    if (!alive) entry.ended = 1;
+    ring_.Write(record);
+  }
+  const int64_t after = MonotonicNs();
+  worker_budget_.Spend(after, after - start);
+  ring_.header()->counters.own_ns += static_cast<uint64_t>(after - start);
 }
 
 void Recorder::WriteDevices(const StepRecord& step) noexcept {
@@ -263,6 +299,7 @@ void Recorder::AddWorker(int pid, uint32_t loader, uint32_t worker) noexcept {
     ++ring_.header()->counters.lost_workers;
     return;
   }
+  workers_ = std::max(workers_, static_cast<uint32_t>(oldest - ring_.worker_table()) + 1);
   oldest->loader = loader;
   oldest->worker = worker;
   oldest->ended = 0;
@@ -320,7 +357,7 @@ void Recorder::ForkChild() noexcept {
   const FileHeader* old = parent;
   self.ring_.Abandon();
   self.place_ = RingPlace();
-  self.steps_ = 0, self.epoch_ = 0, self.data_wait_ns_ = 0, self.phase_ = Phase::kStep;
+  self.steps_ = 0, self.epoch_ = 0, self.workers_ = 0, self.data_wait_ns_ = 0, self.phase_ = Phase::kStep;
   self.source_ = StepSource::kNone, self.last_ = {};
   if (self.ring_.CreateAnonymous(self.options_.sizes) != 0) {
     self.started_ = false;

@@ -74,6 +74,7 @@ class Recorder {
  private:
   void FillHeader(const RecorderOptions& options) noexcept;
   void SampleHost(StepRecord& record) noexcept;
+  void SampleWorkers(const StepRecord& step) noexcept;
   void WriteDevices(const StepRecord& record) noexcept;
   uint32_t Answer() const noexcept;
   static void ForkChild() noexcept;
@@ -92,7 +93,8 @@ class Recorder {
   int64_t data_wait_ns_ = 0;
   uint64_t libraries_ = 0;
   StepRecord last_{};
-  Budget heap_budget_, host_budget_, python_budget_;
+  Budget heap_budget_, host_budget_, python_budget_, worker_budget_;
+  uint32_t workers_ = 0;  // entries of the worker table in use
 };
 
 }  // namespace lowtide::record

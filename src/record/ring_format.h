@@ -5,7 +5,7 @@
 //   Section[...]     their places are in FileHeader::sections, so that readers skip what they do not know
 //     kSteps         ring of Slot<StepRecord>,     one per step: the last `count` steps
 //     kDevices       ring of Slot<DeviceRecord>,   one per step and device
-//     kWorkers       ring of Slot<WorkerRecord>    (written by an observer, not by the trainer)
+//     kWorkers       ring of Slot<WorkerRecord>,   DataLoader workers, looked at from the trainer's side
 //     kMarks         ring of Slot<MarkRecord>      epoch, validation, checkpoint: begin and end
 //     kEvents        ring of Slot<EventRecord>     out of memory, exception, exit, lost
 //     kSeries        array of Slot<SeriesRecord>,  the whole run, pairs merged as it grows

@@ -10,7 +10,7 @@ namespace lowtide::record {
 
 // Entries per section. The file's size follows from them: 5 MB with these.
 struct RingSizes {
-  uint32_t steps = 16384, devices = 8192, workers = 16, marks = 4096, events = 512;
+  uint32_t steps = 16384, devices = 8192, workers = 4096, marks = 4096, events = 512;
   uint32_t series = 2048, device_series = 256, worker_table = 256;
 };
 
