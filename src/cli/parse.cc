@@ -14,6 +14,7 @@
 #include "cli/color.h"
 #include "cli/doctor.h"
 #include "cli/explain.h"
+#include "cli/lint.h"
 #include "cli/report.h"
 #include "cli/run.h"
 #include "cli/verdict.h"
@@ -101,6 +102,77 @@ void AddVerdict(Context context) {
   verb->callback([=] { context.work = [=] { return Verdict(*options, context.common); }; });
 }
 
+// Lists of codes and patterns: "--select LT101,LT2", also given several times.
+template <typename T>
+void AddList(CLI::App* verb, const char* name, T& list, const char* help) {
+  verb->add_option(name, list, help)->delimiter(',')->allow_extra_args(false);
+}
+
+void AddLintSelection(CLI::App* verb, const std::shared_ptr<LintOptions>& options) {
+  lint::DriverOptions& driver = options->driver;
+  verb->add_option_function<std::vector<std::string>>(
+          "--select", [&driver](const std::vector<std::string>& codes) { driver.select = codes; },
+          "rules to check instead of the default ones: codes, prefixes, ALL")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  AddList(verb, "--extend-select", driver.extend_select, "rules to check as well");
+  AddList(verb, "--ignore", driver.ignore, "rules not to check");
+  verb->add_option_function<std::vector<std::string>>(
+          "--per-file-ignores",
+          [&driver](const std::vector<std::string>& items) {
+            for (const auto& item : items) {
+              size_t colon = item.rfind(':');
+              if (colon == std::string::npos) throw CLI::ValidationError("--per-file-ignores", "write PATTERN:CODE");
+              driver.per_file_ignores.emplace_back(item.substr(0, colon), item.substr(colon + 1));
+            }
+          },
+          "rules not to check in some files: PATTERN:CODE")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  verb->add_flag("--preview,!--no-preview", options->preview, "also the rules that are still tried out");
+  verb->add_flag("!--no-noqa", driver.respect_noqa, "report what # noqa comments suppress, too");
+  verb->add_option_function<std::vector<std::string>>(
+          "--exclude",
+          [&driver](const std::vector<std::string>& patterns) {
+            driver.discover.exclude = patterns;
+            driver.discover.has_exclude = true;
+          },
+          "files and folders to leave out, instead of the default ones")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  AddList(verb, "--extend-exclude", driver.discover.extend_exclude, "files and folders to leave out as well");
+  verb->add_flag("--force-exclude", driver.discover.force_exclude, "leave them out even where they are named");
+  verb->add_flag("!--no-respect-gitignore", driver.discover.respect_gitignore, "check what .gitignore names, too");
+  verb->add_flag("--isolated", driver.isolated, "read no pyproject.toml");
+}
+
+void AddLint(Context context) {
+  auto* verb = context.app.add_subcommand("lint", "find memory mistakes in training code, without running it");
+  auto options = std::make_shared<LintOptions>();
+  lint::DriverOptions& driver = options->driver;
+  verb->add_option("paths", driver.paths, "files, folders, notebooks; - is standard input (default: this folder)");
+  verb->add_option("--stdin-filename", driver.stdin_filename, "the name of what comes from standard input");
+  verb->add_option("--output-format,--format", options->format, "how findings are written")
+      ->check(CLI::IsMember({"text", "concise", "json", "sarif", "github", "gitlab", "junit"}));
+  verb->add_option("-o,--output", options->output, "write them to this file");
+  AddLintSelection(verb, options);
+  verb->add_flag("--fix", options->fix, "carry out the fixes that keep results the same");
+  verb->add_flag("--unsafe-fixes", driver.unsafe_fixes, "and those that may change them");
+  verb->add_flag("--diff", options->diff, "show what --fix would do, change nothing");
+  verb->add_option("--baseline", driver.baseline, "a file of findings that are known and not reported");
+  verb->add_option("--write-baseline", driver.write_baseline, "write everything found into such a file");
+  verb->add_option("--fail-on", options->fail_on, "exit with 1 when a finding is at least this severe (default error)")->check(Severities());
+  verb->add_flag("--exit-zero", options->exit_zero, "exit with 0 whatever was found");
+  verb->add_flag("--statistics", options->statistics, "count per rule instead of a list");
+  verb->add_flag("-q,--quiet", options->quiet, "no closing lines");
+  verb->add_option("--cache-dir", driver.cache_folder, "folder of the cache (default $XDG_CACHE_HOME/lowtide)");
+  verb->add_flag("!--no-cache", driver.cache, "neither read nor write a cache");
+  verb->add_option("-j,--jobs", driver.jobs, "threads (default: one per core)")->check(CLI::Range(1, 256));
+  verb->add_option("--max-file-size", options->max_megabytes, "MB; larger files are not checked")->check(CLI::Range(1, 256));
+  verb->add_flag("--lsp", options->lsp, "serve an editor: the Language Server Protocol on standard input and output");
+  verb->callback([=] { context.work = [=] { return Lint(*options, context.common); }; });
+}
+
 void AddDoctor(Context context) {
   auto* verb = context.app.add_subcommand("doctor", "what this machine and this PyTorch can be watched for, and what not");
   auto options = std::make_shared<DoctorOptions>();
@@ -122,6 +194,7 @@ constexpr void (*kVerbs[])(Context) = {
     AddReport,
     AddWatch,
     AddVerdict,
+    AddLint,
     AddDoctor,
     AddExplain,
 };

@@ -5,17 +5,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <functional>
-#include <thread>
+#include <set>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "lint/cache.h"
 #include "lint/driver_baseline.h"
+#include "lint/driver_diagnose.h"
 #include "lint/driver_diff.h"
 #include "lint/driver_fix.h"
+#include "lint/driver_parallel.h"
 #include "lint/driver_select.h"
 #include "lint/notebook.h"
 #include "lint/suppress.h"
@@ -42,25 +43,6 @@ struct Work {
 
 bool IsNotebook(const std::string& path) { return path.ends_with(".ipynb"); }
 
-// Calls work(i) for i in [0, count), on several threads.
-void ParallelFor(size_t count, int jobs, const std::function<void(size_t)>& work) {
-  std::atomic<size_t> next{0};
-  auto loop = [&] {
-    for (size_t i = next++; i < count; i = next++) work(i);
-  };
-  size_t threads = std::min<size_t>(static_cast<size_t>(std::max(jobs, 1)), count);
-  std::vector<std::jthread> pool;
-  for (size_t i = 1; i < threads; ++i) pool.emplace_back(loop);
-  loop();
-}
-
-int Jobs(int wanted) {
-  if (wanted > 0) return std::min(wanted, 256);
-  cpu_set_t set;
-  int cores = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return std::max(cores, 1);
-}
-
 // The folder that names in fingerprints and caches are relative to: the nearest one upwards from here that holds a
 // repository or a pyproject.toml, else the current one.
 std::string ProjectRoot() {
@@ -77,7 +59,7 @@ class Driver {
       : options_(options), configs_(options.isolated), jobs_(Jobs(options.jobs)), root_(ProjectRoot()), cache_(CacheFile()) {}
 
   Report Run() {
-    CheckOptions();
+    line_ = ChoiceOf(options_);  // throws for an unknown code
     Find();
     Choose();
     ParallelFor(work_.size(), jobs_, [&](size_t i) { Guarded(work_[i], [&] { Analyse(work_[i]); }); });
@@ -96,12 +78,6 @@ class Driver {
   std::string CacheFile() const {
     std::string folder = options_.cache ? CacheFolder(options_.cache_folder) : "";
     return folder.empty() ? "" : fmt::format("{}/lint-{:016x}.cache", folder, ContentHash(root_));
-  }
-
-  void CheckOptions() {
-    Choice line{options_.select, options_.extend_select, options_.ignore};
-    Select({line}, false);  // throws for an unknown code
-    for (const auto& [pattern, code] : options_.per_file_ignores) CheckSelector(code);
   }
 
   template <typename F>
@@ -148,36 +124,17 @@ class Driver {
 
   // The rules for each file; a configuration with an unknown code is told once and counts as defaults.
   void Choose() {
-    std::map<const Config*, Selection> selections;
-    Choice line{options_.select, options_.extend_select, options_.ignore};
+    std::set<const Config*> told;
     for (Work& work : work_) {
       const Config& config = *work.target.config;
-      auto known = selections.find(&config);
-      if (known == selections.end()) known = selections.emplace(&config, SelectionOf(config, line)).first;
-      work.selection = known->second;
-      auto below = [&](const std::string& folder) {
-        return std::filesystem::path(work.target.absolute).lexically_relative(folder).string();
-      };
-      if (!config.per_file_ignores.empty()) work.selection = ForFile(work.selection, config.per_file_ignores, below(config.folder));
-      std::vector<std::pair<std::string, std::vector<std::string>>> more;
-      for (const auto& [pattern, code] : options_.per_file_ignores) more.push_back({pattern, {code}});
-      if (!more.empty()) work.selection = ForFile(work.selection, more, below(AbsolutePath(".")));
+      try {
+        work.selection = SelectFor(config, line_, work.target.absolute);
+      } catch (const Error& error) {
+        if (told.insert(&config).second) out_.problems.push_back(error.In(config.file).what());
+        work.selection = SelectFor(Config{}, line_, work.target.absolute);
+      }
     }
     for (const std::string& problem : configs_.problems()) out_.problems.push_back(problem);
-  }
-
-  Selection SelectionOf(const Config& config, const Choice& line) {
-    Choice configured{config.select, config.extend_select, config.ignore};
-    bool preview = options_.preview.value_or(config.preview.value_or(false));
-    try {
-      for (const auto& [pattern, codes] : config.per_file_ignores) {
-        for (const auto& code : codes) CheckSelector(code);
-      }
-      return Select({configured, line}, preview);
-    } catch (const Error& error) {
-      out_.problems.push_back(error.In(config.file).what());
-      return Select({line}, preview);
-    }
   }
 
   // What is checked: the file's bytes, or a notebook's code cells.
@@ -220,23 +177,8 @@ class Driver {
     return true;
   }
 
-  // All that is reported of one source, before baseline and fixes.
-  std::vector<Diagnostic> Diagnose(const Work& work, std::string_view source, const ModuleFacts& facts, size_t& suppressed) const {
-    std::vector<Directive> directives;
-    if (options_.respect_noqa) directives = FindDirectives(source);
-    std::vector<Diagnostic> all = Resolve(facts, index_, directives.empty() ? work.selection.rules : RuleSet::All());
-    if (!directives.empty()) {
-      size_t ignored = 0;
-      std::vector<Diagnostic> before = all;
-      std::vector<Diagnostic> unused = Suppress(all, directives, source, ignored);
-      auto is_off = [&](const Diagnostic& one) { return !work.selection.Has(one.code); };
-      std::erase_if(all, is_off);
-      std::erase_if(before, is_off);
-      suppressed += before.size() - all.size();
-      if (work.selection.unused_suppressions) all.insert(all.end(), unused.begin(), unused.end());
-      std::stable_sort(all.begin(), all.end(), [](const Diagnostic& a, const Diagnostic& b) { return a.start < b.start; });
-    }
-    return all;
+  std::vector<Diagnostic> DiagnoseWork(const Work& work, std::string_view source, const ModuleFacts& facts, size_t& suppressed) const {
+    return Diagnose(source, facts, index_, work.selection, options_.respect_noqa, suppressed);
   }
 
   void Check(Work& work) {
@@ -247,7 +189,7 @@ class Driver {
     std::string source = SourceOf(work.target.path, stored);
     // Cached facts, or a file that changed since it was read: what is shown must belong to what was judged.
     if (!work.is_stdin && !work.cached && ContentHash(stored) != work.content) work.facts = Analyze({work.target.path, source});
-    std::vector<Diagnostic> found = Diagnose(work, source, work.facts, work.suppressed);
+    std::vector<Diagnostic> found = DiagnoseWork(work, source, work.facts, work.suppressed);
     if (options_.fixing != DriverOptions::Fixing::kNone) found = Fix(work, stored, source, std::move(found));
     Place(work, stored, source, std::move(found));
   }
@@ -264,7 +206,7 @@ class Driver {
     rules.unsafe = options_.unsafe_fixes;
     rules.check = [&](std::string_view text) {
       size_t ignored = 0;
-      left = Diagnose(work, text, Analyze({work.target.path, text}), ignored);
+      left = DiagnoseWork(work, text, Analyze({work.target.path, text}), ignored);
       return left;
     };
     rules.apply = [&](Fixing& fixing, const std::vector<Edit>& edits) {
@@ -291,7 +233,7 @@ class Driver {
     stored = std::move(fixing.stored);
     source = std::move(fixing.source);
     size_t ignored = 0;
-    return Diagnose(work, source, Analyze({work.target.path, source}), ignored);
+    return DiagnoseWork(work, source, Analyze({work.target.path, source}), ignored);
   }
 
   static void Place(Work& work, const std::string& stored, std::string& source, std::vector<Diagnostic> found) {
@@ -344,6 +286,7 @@ class Driver {
   }
 
   const DriverOptions& options_;
+  LineChoice line_;
   ConfigFinder configs_;
   int jobs_;
   std::string root_;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.h"
 #include "lint/glob.h"
@@ -97,6 +98,28 @@ Selection ForFile(const Selection& selection, const std::vector<std::pair<std::s
       else out.rules.Remove(code);
     }
   }
+  return out;
+}
+
+LineChoice ChoiceOf(const DriverOptions& options) {
+  LineChoice line{{options.select, options.extend_select, options.ignore}, options.preview, {}};
+  Select({line.choice}, false);
+  for (const auto& [pattern, code] : options.per_file_ignores) {
+    CheckSelector(code);
+    line.per_file_ignores.push_back({pattern, {code}});
+  }
+  return line;
+}
+
+Selection SelectFor(const Config& config, const LineChoice& line, const std::string& absolute) {
+  for (const auto& [pattern, codes] : config.per_file_ignores) {
+    for (const auto& code : codes) CheckSelector(code);
+  }
+  Choice configured{config.select, config.extend_select, config.ignore};
+  Selection out = Select({configured, line.choice}, line.preview.value_or(config.preview.value_or(false)));
+  auto below = [&](const std::string& folder) { return std::filesystem::path(absolute).lexically_relative(folder).string(); };
+  if (!config.per_file_ignores.empty()) out = ForFile(out, config.per_file_ignores, below(config.folder));
+  if (!line.per_file_ignores.empty()) out = ForFile(out, line.per_file_ignores, below(AbsolutePath(".")));
   return out;
 }
 

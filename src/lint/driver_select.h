@@ -1,12 +1,12 @@
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lint/config.h"
+#include "lint/driver.h"
 #include "lint/lint.h"
 
 namespace lowtide::lint {
@@ -36,5 +36,18 @@ Selection ForFile(const Selection& selection, const std::vector<std::pair<std::s
 
 // Throws Error unless `selector` is ALL, a code or a prefix of one.
 void CheckSelector(const std::string& selector);
+
+// What the command line chooses.
+struct LineChoice {
+  Choice choice;
+  std::optional<bool> preview;
+  std::vector<std::pair<std::string, std::vector<std::string>>> per_file_ignores;  // relative to the current folder
+};
+
+// Throws Error for unknown codes.
+LineChoice ChoiceOf(const DriverOptions& options);
+
+// What is reported in the file at `absolute`. Throws Error when the configuration names an unknown code.
+Selection SelectFor(const Config& config, const LineChoice& line, const std::string& absolute);
 
 }  // namespace lowtide::lint
