@@ -34,7 +34,7 @@ size_t EstimatePeriod(std::span<const Sample> samples) {
 }
 
 size_t BaseBlockLength(size_t period) {
-  if (period < 2 || period > 85 || 4 % period == 0) return 4;
+  if (period < 2 || period > kLongestPeriod || 4 % period == 0) return 4;
   size_t length = period;
   while (length < 4) length += period;
   return length;

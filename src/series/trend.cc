@@ -114,13 +114,20 @@ double VarianceInflation(std::span<const double> residuals, double noise_floor) 
   return std::clamp(vif, 1.0, size / 3);
 }
 
-double RatchetPValue(std::span<const double> minima) {
+double FlickerOf(std::span<const double> values) {
+  if (values.size() < 3) return 0;
+  std::vector<double> differences(values.size() - 1);
+  for (size_t i = 0; i + 1 < values.size(); ++i) differences[i] = values[i + 1] - values[i];
+  return MadSigma(differences) / std::sqrt(2.0);
+}
+
+double RatchetPValue(std::span<const double> minima, double tolerance) {
   if (minima.size() < 2) return 1;
   double after = minima.back();
   int up = 0, down = 0;
   for (size_t i = minima.size() - 1; i-- > 0;) {
-    up += minima[i] < after;
-    down += minima[i] > after;
+    up += minima[i] < after - tolerance;
+    down += minima[i] > after + tolerance;
     after = std::min(after, minima[i]);
   }
   int n = up + down;

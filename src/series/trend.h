@@ -38,8 +38,11 @@ MannKendall MannKendallOf(std::span<const double> y);
 double VarianceInflation(std::span<const double> residuals, double noise_floor);
 
 // P-value of "the floor only ratchets up": each value against the smallest that comes after it; under a symmetric
-// random walk below and above are equally likely, so n+ of n is at most binomial(n, 1/2).
-double RatchetPValue(std::span<const double> minima);
+// random walk below and above are equally likely, so n+ of n is at most binomial(n, 1/2). Differences up to `tolerance`
+// count as ties (rare rises among the flicker of an exact series).
+double RatchetPValue(std::span<const double> minima, double tolerance = 0);
+// What neighbours differ by, as a standard deviation of one value that neither trend nor rare jumps move.
+double FlickerOf(std::span<const double> values);
 
 std::vector<double> Residuals(std::span<const double> x, std::span<const double> y, const Line& line);
 

@@ -196,7 +196,7 @@ void Engine::Impl::Evaluate(size_t level) {
   ring.CopyTo(blocks);
   WindowQuestion q;
   q.level = LevelBudget(level, ++evaluations_[level], options_.ranks);
-  q.noise_floor = floor_, q.history_max = ring.history_max(), q.has_peak = has_peak_;
+  q.noise_floor = floor_, q.history_max = ring.history_max(), q.has_peak = has_peak_, q.origin = first_step_;
   auto answer = TestWindow(blocks, q);
   if (answer.shaped) slowing_[level] = answer.shape.slowing();
   bool coarser_slows = whole_slowing_;
@@ -274,11 +274,11 @@ void Engine::Impl::Look(Growth& g, double budget, bool short_rule) const {
   while (warm < drop && blocks[warm].first - first_step_ < kWarmSteps) ++warm;
   std::span<const Block> window(blocks.begin() + static_cast<long>(warm), blocks.end());
   WindowQuestion q;
-  q.level = budget, q.noise_floor = floor_, q.whole = true, q.has_peak = has_peak_;
+  q.level = budget, q.noise_floor = floor_, q.whole = true, q.has_peak = has_peak_, q.origin = first_step_;
   auto answer = TestWindow(window, q, !g.suspect);
   if (answer.candidate && answer.shape.SlowLead() < kSlowLead) {
     Note(g, window, answer);
-    if (short_rule) g.leak = true;
+    if (short_rule || Lasted(window, q, answer)) g.leak = true;
   } else if (answer.watch) {
     g.gate = answer.candidate ? Gate::kShape : answer.gate;
   }
@@ -343,7 +343,7 @@ void Engine::Impl::Classify(Judgement& j, const Growth& g, bool final) const {
   for (size_t i = warm; i < blocks.size(); ++i) x.push_back(blocks[i].Middle()), y.push_back(blocks[i].low);
   auto slope = series::SlopeOf(x, y, floor_);
   j.no_leak_above = std::max(0.0, slope.value) + 3 * slope.error;
-  auto shape = FitShapes(x, y, floor_, 4);
+  auto shape = FitShapes(x, y, floor_, 4, std::min(first_step_, x.front()));
   j.confidence = 0.95;
   if (g.ended == State::kReclaimed || g.ended == State::kBounded) {
     j.kind = Kind::kBounded, j.state = g.ended;

@@ -11,6 +11,8 @@ using series::Slope;
 
 namespace {
 
+constexpr double kCurveVif = 1.2;  // the price of having chosen the curve
+
 struct Columns {
   std::vector<double> x, low, min, peak;
 };
@@ -19,6 +21,11 @@ Columns Split(std::span<const Block> blocks) {
   Columns c;
   for (auto& b : blocks) c.x.push_back(b.Middle()), c.low.push_back(b.low), c.min.push_back(b.min), c.peak.push_back(b.peak);
   return c;
+}
+
+double RatchetOf(std::span<const double> minima, double noise_floor) {
+  double tolerance = 2 * std::max(noise_floor, series::FlickerOf(minima));
+  return std::min(series::RatchetPValue(minima), series::RatchetPValue(minima, tolerance));
 }
 
 double MeanOf(std::span<const double> v) {
@@ -80,26 +87,44 @@ WindowAnswer TestWindow(std::span<const Block> blocks, const WindowQuestion& q, 
   a.first = blocks.front().first, a.last = blocks.back().last;
   a.z_critical = series::UpperNormalQuantile(q.level);
   auto low = series::MannKendallOf(c.low), min = series::MannKendallOf(c.min);
-  double ratchet = series::RatchetPValue(c.min);
+  double ratchet = RatchetOf(c.min, q.noise_floor);
   bool possible = low.Z() > a.z_critical || min.Z() > a.z_critical || ratchet <= q.level;
   if (screen && !possible) {
     a.z = low.Z();
     return a;
   }
   a.slope = series::SlopeOf(c.x, c.low, q.noise_floor);
-  a.z = low.Z(a.slope.vif);
   series::Line floor_line = series::TheilSen(c.x, c.min);
-  double min_vif = series::VarianceInflation(series::Residuals(c.x, c.min, floor_line), q.noise_floor);
+  double min_vif = series::VarianceInflation(series::Residuals(c.x, c.min, floor_line), q.noise_floor), vif = a.slope.vif;
   size_t part = std::max<size_t>(2, blocks.size() / 16);
   a.start = MeanOf(std::span(c.low).first(part)), a.top = MeanOf(std::span(c.low).last(part));
-  a.watch = a.z > a.z_critical || min.Z(min_vif) > a.z_critical || (ratchet <= q.level && low.s > 0);
-  if (!a.watch && screen) return a;
-  a.shape = FitShapes(c.x, c.low, q.noise_floor, a.z_critical);
+  a.shape = FitShapes(c.x, c.low, q.noise_floor, a.z_critical, std::min(q.origin, c.x.front()));
   a.shaped = true;
+  // A trend that bends leaves residuals about a line which look correlated; those about the best curve do not.
+  double curve_vif = kCurveVif * series::VarianceInflation(a.shape.residuals, q.noise_floor);
+  vif = std::min(vif, curve_vif), min_vif = std::min(min_vif, std::max(curve_vif, vif));
+  a.z = low.Z(vif);
+  a.watch = a.z > a.z_critical || min.Z(min_vif) > a.z_critical || (ratchet <= q.level && low.s > 0);
   if (!a.watch) return a;
   a.gate = FirstClosedGate(c, q, a);
   a.candidate = a.gate == Gate::kNone;
   return a;
+}
+
+bool Lasted(std::span<const Block> blocks, const WindowQuestion& q, const WindowAnswer& answer) {
+  size_t early = blocks.size() * 2 / 3;
+  if (early < 8) return false;
+  Columns c = Split(blocks);
+  std::span x(c.x), y(c.low);
+  auto before = series::MannKendallOf(y.first(early));
+  double vif = std::min(answer.slope.vif, kCurveVif * series::VarianceInflation(answer.shape.residuals, q.noise_floor));
+  bool shown = before.Z(vif) > answer.z_critical || RatchetOf(std::span(c.min).first(early), q.noise_floor) <= q.level;
+  Slope late = series::SlopeOf(x.subspan(early), y.subspan(early), q.noise_floor);
+  if (!shown) return false;
+  if (late.value > 2 * late.error && late.value > 0.4 * answer.slope.value) return true;
+  double rise = y.back() - y[early - 1], expected = answer.slope.value * (x.back() - x[early - 1]);
+  bool walks = answer.shape.growing.shape == Shape::kDrift || answer.shape.growing.shape == Shape::kStairs;
+  return walks && rise > 0.4 * expected;
 }
 
 namespace {
@@ -137,6 +162,7 @@ Rate EstimateRate(std::span<const Block> blocks, const WindowAnswer& answer, dou
       break;
     }
     case Shape::kConvex:
+    case Shape::kSettled:
     case Shape::kLineWithShifts:
     case Shape::kDrift:
     case Shape::kStairs:
@@ -146,7 +172,9 @@ Rate EstimateRate(std::span<const Block> blocks, const WindowAnswer& answer, dou
     default: break;
   }
   rate.value = slope.value;
-  rate.low = slope.value - 2.2 * slope.error, rate.high = slope.value + 2.2 * slope.error;
+  // The error cannot be trusted below half a percent: blocks have no sharp place in time.
+  double error = std::hypot(2.2 * slope.error, 0.005 * slope.value);
+  rate.low = slope.value - error, rate.high = slope.value + error;
   if (fit.shape == Shape::kConvex) {
     Widen(rate, answer.slope.value, answer.slope.value);
     return rate;

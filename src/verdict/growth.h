@@ -17,6 +17,7 @@ struct WindowQuestion {
   double history_max = -1e300;  // levels up to here are no news
   bool whole = false;           // the window is the whole run: what is new territory is judged inside it
   bool has_peak = true;
+  double origin = 0;            // step at which the run began
 };
 
 struct WindowAnswer {
@@ -36,6 +37,10 @@ struct WindowAnswer {
 // rising, the floor agrees, new territory, the peak rises in parallel, the shape does not slow down.
 // `screen`: stop early when not even uncorrelated noise could pass.
 WindowAnswer TestWindow(std::span<const series::Block> blocks, const WindowQuestion& question, bool screen = true);
+
+// Whether the growth showed in the first two thirds already, and the last third goes on: the window is half as long again
+// as the one that would have raised the suspicion.
+bool Lasted(std::span<const series::Block> blocks, const WindowQuestion& question, const WindowAnswer& answer);
 
 // The slope that the shape implies and its 95 % interval: Theil-Sen, the end of a convex rise, the part after a knee.
 struct Rate {

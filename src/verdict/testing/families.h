@@ -193,7 +193,8 @@ class Generator {
       size_t shown = i >= again ? i - again / 4 : i;
       double v = base_ + noise_[i] + extra[i] + lift[i] - (i >= again ? restart_lift : 0);
       v = std::max(0.0, std::round(v / case_.quantum) * case_.quantum);
-      double peak = v + activations + (case_.noise == "exact" ? 0 : 0.5 * std::abs(noise_[i]));
+      // Longer sequences lift the peak more than what is left at the step's end.
+      double peak = v + activations + (case_.noise == "varlen" || case_.noise == "bucket" ? 2 * noise_[i] : 0);
       series::Point p;
       p.step = shown * static_cast<uint64_t>(every_);
       p.value = v;
