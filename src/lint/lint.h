@@ -53,8 +53,8 @@ struct Diagnostic {
 
 enum class Default : uint8_t { kOn, kPreview, kOff };
 
-class Module;  // one parsed file with its facts: module.h
-struct Pending;
+struct Scope;    // one parsed file with its facts: facts.h
+class Reporter;  // takes what a rule suspects: report.h
 class Index;
 
 // One line of the table per rule; rules/ltNNN_name.cc holds the functions.
@@ -62,7 +62,7 @@ struct Rule {
   const char* code;
   const char* name;
   Default enabled;
-  void (*check)(const Module& module, std::vector<Pending>& out);
+  void (*check)(const Scope& scope, Reporter& report);
 };
 
 extern const Rule kRules[];

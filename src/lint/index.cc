@@ -1,0 +1,190 @@
+#include "lint/index.h"
+
+#include <algorithm>
+
+namespace lowtide::lint {
+
+Index::Index() : data_(std::make_unique<Data>()) {}
+Index::~Index() = default;
+Index::Index(Index&&) noexcept = default;
+Index& Index::operator=(Index&&) noexcept = default;
+
+Index::Index(const std::vector<const ModuleFacts*>& modules) : Index() {
+  for (const ModuleFacts* facts : modules) {
+    const ModuleFacts::Data& module = facts->data();
+    for (const FunctionFacts& function : module.functions) {
+      if (function.name) data_->functions[function.name].push_back({&module, &function});
+    }
+    for (const ClassFacts& cls : module.classes) data_->classes[cls.name].push_back(&cls);
+    for (uint64_t name : module.imports) data_->importers[name].push_back(&module);
+  }
+  // Only calls of functions that the project itself defines are ever asked for, and a few names.
+  constexpr uint64_t kAsked[] = {HashName("set_epoch"), HashName("zero_grad")};
+  for (const ModuleFacts* facts : modules) {
+    const ModuleFacts::Data& module = facts->data();
+    for (const CallFacts& call : module.calls) {
+      bool asked = std::find(std::begin(kAsked), std::end(kAsked), call.callee) != std::end(kAsked);
+      if (asked || data_->functions.count(call.callee)) data_->calls[call.callee].push_back({&module, &call});
+    }
+  }
+}
+
+namespace {
+
+enum class Answer { kNo, kYes, kUnknown };
+
+bool Imports(const ModuleFacts::Data& module, uint64_t name) {
+  return std::binary_search(module.imports.begin(), module.imports.end(), name);
+}
+
+// The functions a name of `module` may mean: of this file first, then of files it imports, then any.
+std::vector<FunctionRef> Candidates(const Index::Data& index, const ModuleFacts::Data& module, uint64_t name, uint64_t cls) {
+  auto found = index.functions.find(name);
+  if (found == index.functions.end()) return {};
+  std::vector<FunctionRef> here, imported, all;
+  for (const FunctionRef& ref : found->second) {
+    if (ref.function->flags & kIsNested) continue;
+    if (cls && ref.function->cls != cls) continue;
+    if (ref.module == &module) here.push_back(ref);
+    if (Imports(module, ref.module->stem)) imported.push_back(ref);
+    all.push_back(ref);
+  }
+  if (!here.empty()) return here;
+  if (!imported.empty()) return imported;
+  return all;
+}
+
+// The class's own call operator, when `name` is a class.
+std::vector<FunctionRef> CallOperator(const Index::Data& index, const ModuleFacts::Data& module, uint64_t cls) {
+  if (!index.classes.count(cls)) return {};
+  auto found = Candidates(index, module, HashName("__call__"), cls);
+  return found.empty() ? Candidates(index, module, HashName("forward"), cls) : found;
+}
+
+Answer ReturnsAttached(const Index::Data& index, const ModuleFacts::Data& module, uint64_t name, uint64_t cls, uint8_t element, bool given,
+                       int depth) {
+  std::vector<FunctionRef> candidates = Candidates(index, module, name, cls);
+  if (candidates.empty()) candidates = CallOperator(index, module, name);
+  if (candidates.empty() || depth > 4) return Answer::kUnknown;
+  int yes = 0, no = 0, unknown = 0;
+  for (const FunctionRef& ref : candidates) {
+    const FunctionFacts& function = *ref.function;
+    if (function.flags & kUnderNoGrad) {
+      ++no;
+      continue;
+    }
+    if (function.returns.empty()) {
+      ++(candidates.size() > 1 ? unknown : no);
+      continue;
+    }
+    Answer answer = Answer::kNo;
+    for (size_t i = 0; i < function.returns.size(); ++i) {
+      if (element != 255 && function.returns_tuple && i != element) continue;
+      const ReturnFacts& value = function.returns[i];
+      Answer one = Answer::kNo;
+      if (value.flags & kGrad) one = Answer::kYes;
+      else if (value.params && given && !(value.flags & (kTensor | kNumber))) one = Answer::kYes;
+      else if (value.params && given) one = Answer::kUnknown;
+      else if (value.flags & (kTensor | kNumber)) one = Answer::kNo;
+      else if (value.dep) one = ReturnsAttached(index, *ref.module, value.dep, value.dep_class, value.element, true, depth + 1);
+      else one = Answer::kUnknown;
+      if (value.flags & kGrad && value.dep &&
+          ReturnsAttached(index, *ref.module, value.dep, value.dep_class, value.element, true, depth + 1) == Answer::kNo) {
+        one = Answer::kNo;
+      }
+      if (one == Answer::kYes) answer = Answer::kYes;
+      else if (one == Answer::kUnknown && answer == Answer::kNo) answer = Answer::kUnknown;
+    }
+    ++(answer == Answer::kYes ? yes : answer == Answer::kNo ? no : unknown);
+  }
+  if (yes && !no) return Answer::kYes;
+  if (no && !yes && !unknown) return Answer::kNo;
+  if (no && yes == 0) return Answer::kNo;
+  return Answer::kUnknown;
+}
+
+// Calls that may mean the function `name` of `module`: from this file, or from files that import it.
+std::vector<CallRef> Callers(const Index::Data& index, const ModuleFacts::Data& module, uint64_t name) {
+  auto found = index.calls.find(name);
+  if (found == index.calls.end()) return {};
+  std::vector<CallRef> near, methods;
+  for (const CallRef& ref : found->second) {
+    if (ref.module == &module || Imports(*ref.module, module.stem) || Imports(*ref.module, name)) near.push_back(ref);
+    else if (ref.call->flags & kCallMethod) methods.push_back(ref);
+  }
+  return near.empty() ? methods : near;
+}
+
+// Every way to call `name` passes through `flag`, or through a function of which that is true.
+bool AllCallers(const Index::Data& index, const ModuleFacts::Data& module, uint64_t name, uint8_t flag, uint32_t function_flag, int depth) {
+  if (depth > 4) return false;
+  std::vector<CallRef> callers = Callers(index, module, name);
+  if (callers.empty()) return false;
+  for (const CallRef& ref : callers) {
+    if (ref.call->flags & flag) continue;
+    const FunctionFacts& caller = ref.module->functions[ref.call->caller];
+    if (function_flag && caller.flags & function_flag) continue;
+    if (caller.name == name && caller.name) continue;  // overriding methods that call super
+    if (caller.name && AllCallers(index, *ref.module, caller.name, flag, function_flag, depth + 1)) continue;
+    return false;
+  }
+  return true;
+}
+
+bool DecoratorSwitchesOff(const Index::Data& index, const ModuleFacts::Data& module, uint64_t name) {
+  for (const FunctionRef& ref : Candidates(index, module, name, 0)) {
+    if (ref.function->flags & kProvidesNoGrad) return true;
+  }
+  return false;
+}
+
+// A caller of `name`, or something within two calls below it, clears gradients.
+bool Cleared(const Index::Data& index, const ModuleFacts::Data& module, uint64_t name, int depth) {
+  if (depth > 3) return false;
+  for (const CallRef& ref : Callers(index, module, name)) {
+    const FunctionFacts& caller = ref.module->functions[ref.call->caller];
+    if (caller.flags & kCallsZeroGrad) return true;
+    if (caller.name && caller.name != name && Cleared(index, *ref.module, caller.name, depth + 1)) return true;
+  }
+  return false;
+}
+
+bool Keeps(const Query& query, const ModuleFacts::Data& module, const Index::Data& index) {
+  std::vector<FunctionRef> candidates = Candidates(index, module, query.name, query.cls);
+  if (candidates.empty()) return false;
+  return std::all_of(candidates.begin(), candidates.end(), [&](const FunctionRef& ref) {
+    uint16_t bit = static_cast<uint16_t>(1u << std::min<int>(query.number, 15));
+    return (ref.function->keeps & bit) != 0 && !(ref.function->flags & kUnderNoGrad);
+  });
+}
+
+bool CalledNearby(const Query& query, const ModuleFacts::Data& module, const Index::Data& index) {
+  auto found = index.calls.find(query.name);
+  if (found == index.calls.end()) return false;
+  for (const CallRef& ref : found->second) {
+    if (ref.module == &module || Imports(*ref.module, module.stem) || Imports(module, ref.module->stem)) return true;
+  }
+  return query.confirm;  // anywhere in the project counts
+}
+
+}  // namespace
+
+bool Holds(const Query& query, const ModuleFacts::Data& module, const Index::Data& index) {
+  switch (query.ask) {
+    case Ask::kAttached: {
+      Answer answer = ReturnsAttached(index, module, query.name, query.cls, query.number, query.given != 0, 0);
+      return query.confirm ? answer == Answer::kYes : answer != Answer::kNo;
+    }
+    case Ask::kCallerHasGrad: return !AllCallers(index, module, query.name, kCallNoGrad, kUnderNoGrad, 0);
+    case Ask::kDecoratorKeepsGrad: return !DecoratorSwitchesOff(index, module, query.name);
+    case Ask::kNoProjectCall: return !CalledNearby(query, module, index);
+    case Ask::kKeeps: return Keeps(query, module, index);
+    case Ask::kCallerUnguarded: return !AllCallers(index, module, query.name, kCallRankGuarded, 0, 0);
+    case Ask::kNotCleared: return !Cleared(index, module, query.name, 0);
+    case Ask::kNumWorkers:
+    case Ask::kNotDataset: return true;
+  }
+  return true;
+}
+
+}  // namespace lowtide::lint

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "lint/facts.h"
+
+namespace lowtide::lint {
+
+struct FunctionRef {
+  const ModuleFacts::Data* module;
+  const FunctionFacts* function;
+};
+
+struct CallRef {
+  const ModuleFacts::Data* module;
+  const CallFacts* call;
+};
+
+struct Index::Data {
+  std::unordered_map<uint64_t, std::vector<FunctionRef>> functions;  // by name
+  std::unordered_map<uint64_t, std::vector<CallRef>> calls;          // by callee
+  std::unordered_map<uint64_t, std::vector<const ClassFacts*>> classes;
+  std::unordered_map<uint64_t, std::vector<const ModuleFacts::Data*>> importers;  // by imported name or stem
+};
+
+// Whether `query` of a suspicion in `module` holds.
+bool Holds(const Query& query, const ModuleFacts::Data& module, const Index::Data& index);
+
+}  // namespace lowtide::lint

@@ -1,0 +1,129 @@
+#include "lint/rules.h"
+
+#include <string>
+
+namespace lowtide::lint {
+
+const Rule kRules[] = {
+#define X(code, name, enabled, function) {code, name, Default::enabled, function},
+    LOWTIDE_LINT_RULES(X)
+#undef X
+};
+const int kRuleCount = static_cast<int>(std::size(kRules));
+
+RuleSet RuleSet::Defaults(bool preview) {
+  RuleSet set;
+  for (int i = 0; i < kRuleCount; ++i) set.bits_[i] = kRules[i].enabled == Default::kOn || (preview && kRules[i].enabled == Default::kPreview);
+  return set;
+}
+
+RuleSet RuleSet::All() {
+  RuleSet set;
+  for (int i = 0; i < kRuleCount; ++i) set.bits_[i] = true;
+  return set;
+}
+
+bool RuleSet::Set(std::string_view selector, bool value) {
+  bool any = false;
+  for (int i = 0; i < kRuleCount; ++i) {
+    bool match = selector == "ALL" || (!selector.empty() && std::string_view(kRules[i].code).substr(0, selector.size()) == selector);
+    if (match) bits_[i] = value;
+    any |= match;
+  }
+  return any;
+}
+
+bool RuleSet::Add(std::string_view selector) { return Set(selector, true); }
+bool RuleSet::Remove(std::string_view selector) { return Set(selector, false); }
+
+bool RuleSet::Has(std::string_view code) const {
+  for (int i = 0; i < kRuleCount; ++i) {
+    if (code == kRules[i].code) return bits_[i];
+  }
+  return false;
+}
+
+bool ResetInside(const Module& m, NodeId outer, Atom path) {
+  NodeId body = m.Child(outer, Field::k_body);
+  if (!body) body = outer;
+  for (NodeId id = body; id < m[body].last; ++id) {
+    switch (m.KindOf(id)) {
+      case Kind::kAssignment: {
+        NodeId left = m.Child(id, Field::k_left), right = m.Child(id, Field::k_right);
+        if (!left || !right || m.HasPath(right, path)) break;
+        if (m.Path(left) == path) return true;
+        if (m.KindOf(left) == Kind::kPatternList || m.KindOf(left) == Kind::kTuplePattern) {
+          for (NodeId part = m.First(left); part; part = m.Next(part)) {
+            if (m.Path(part) == path) return true;
+          }
+        }
+        break;
+      }
+      case Kind::kFor: {
+        NodeId left = m.Child(id, Field::k_left);
+        if (left && m.HasPath(left, path)) return true;
+        break;
+      }
+      case Kind::kDelete:
+        if (m.HasPath(id, path)) return true;
+        break;
+      case Kind::kCall: {
+        Atom name = m.CalleeName(id);
+        bool empties = name == kA_clear || name == kA_pop || name == kA_popleft || name == kA_reset || name == kA_zero_;
+        if (empties && m.Path(m.Receiver(id)) == path) return true;
+        break;
+      }
+      default: break;
+    }
+  }
+  return false;
+}
+
+NodeId SurvivesLoop(const Module& m, NodeId id, Atom path) {
+  NodeId survives = 0;
+  for (NodeId loop = m.EnclosingLoop(id); loop; loop = m.EnclosingLoop(loop)) {
+    if (ResetInside(m, loop, path)) break;
+    NodeId left = m.KindOf(loop) == Kind::kFor ? m.Child(loop, Field::k_left) : 0;
+    if (left && m.HasPath(left, path)) break;
+    survives = loop;
+  }
+  return survives;
+}
+
+bool IsTestFile(std::string_view path) {
+  size_t slash = path.rfind('/');
+  std::string_view name = slash == std::string_view::npos ? path : path.substr(slash + 1);
+  return name.starts_with("test_") || name.ends_with("_test.py") || name == "conftest.py" || path.find("/tests/") != std::string_view::npos ||
+         path.starts_with("tests/") || path.find("/testing/") != std::string_view::npos || path.find("/unittests/") != std::string_view::npos;
+}
+
+bool IsStepFunction(const Module& m, const Flow& flow, int function) {
+  if (function <= 0) return false;
+  const FunctionInfo& info = m.functions()[function];
+  std::string_view name = m.Name(info.name);
+  if (name == "training_step" && info.owner >= 0) return true;
+  return CallsBackward(m, flow, info.body, 2);
+}
+
+std::string Quoted(const Module& m, NodeId node) {
+  std::string text(m.Text(node));
+  std::string clean;
+  for (char c : text) {
+    if (c == '\n' || c == '\r' || c == '\t') c = ' ';
+    if (c == ' ' && !clean.empty() && clean.back() == ' ') continue;
+    clean += c;
+  }
+  if (clean.size() > 60) clean = clean.substr(0, 57) + "...";
+  return "`" + clean + "`";
+}
+
+bool DerivesFromDataset(const Module& m, int cls) {
+  if (cls < 0) return false;
+  if (m.DerivesFrom(cls, {kA_Dataset, kA_IterableDataset, kA_VisionDataset, kA_TensorDataset})) return true;
+  for (Atom base : m.classes()[cls].bases) {
+    if (m.Name(base).ends_with("Dataset")) return true;
+  }
+  return false;
+}
+
+}  // namespace lowtide::lint

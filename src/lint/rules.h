@@ -1,0 +1,54 @@
+#pragma once
+
+#include "lint/context.h"
+#include "lint/facts.h"
+#include "lint/report.h"
+
+// What every rule file includes. One function per rule, one line per rule in rules.cc's table.
+namespace lowtide::lint {
+
+using finding::Severity;
+
+#define LOWTIDE_LINT_RULES(X)                                                        \
+  X("LT101", "attached-tensor-accumulated", kOn, CheckAccumulated)                   \
+  X("LT102", "attached-tensor-stored", kOn, CheckStored)                             \
+  X("LT103", "meter-keeps-tensor", kOn, CheckMeter)                                  \
+  X("LT104", "gradients-never-cleared", kOn, CheckZeroGrad)                          \
+  X("LT105", "accumulated-loss-not-divided", kOn, CheckUndivided)                    \
+  X("LT106", "evaluation-with-autograd", kOn, CheckEvaluation)                       \
+  X("LT107", "needless-retain-graph", kOn, CheckRetainGraph)                         \
+  X("LT108", "saved-tensor-unused-in-backward", kOn, CheckSavedForBackward)          \
+  X("LT109", "hook-that-stores-or-stays", kOn, CheckHooks)                           \
+  X("LT110", "ema-copy-with-graph", kOn, CheckEma)                                   \
+  X("LT111", "empty-cache-in-step-loop", kOn, CheckEmptyCache)                       \
+  X("LT112", "tensor-logged-every-step", kPreview, CheckLoggedTensor)                \
+  X("LT113", "dataset-with-cuda-tensors", kOn, CheckDatasetCuda)                     \
+  X("LT114", "dataset-with-python-list", kPreview, CheckDatasetList)                 \
+  X("LT115", "persistent-workers-misused", kPreview, CheckPersistentWorkers)         \
+  X("LT116", "shuffle-with-sampler", kOn, CheckShuffleSampler)                       \
+  X("LT117", "sampler-without-set-epoch", kOn, CheckSetEpoch)                        \
+  X("LT118", "ddp-wrap-order", kOn, CheckDdpOrder)                                   \
+  X("LT119", "every-rank-writes", kPreview, CheckRankGuard)                          \
+  X("LT120", "no-drop-last", kOff, CheckDropLast)                                    \
+  X("LT121", "sync-every-step", kPreview, CheckSync)                                 \
+  X("LT122", "no-gradient-clipping", kOff, CheckClipping)                            \
+  X("LT123", "checkpoint-incomplete", kOn, CheckCheckpointKeys)                      \
+  X("LT124", "state-dict-kept", kOn, CheckStateDictKept)
+
+#define X(code, name, enabled, function) void function(const Scope& scope, Reporter& report);
+LOWTIDE_LINT_RULES(X)
+#undef X
+
+// ---- shared by several rules
+
+// Assignments to `path` inside `outer` that do not themselves read it: a fresh start.
+bool ResetInside(const Module& m, NodeId outer, Atom path);
+// The outermost loop around `id` through which what `path` names survives; 0 when each iteration starts it anew.
+NodeId SurvivesLoop(const Module& m, NodeId id, Atom path);
+bool IsTestFile(std::string_view path);
+// The function's own calls say that it is one training step: it differentiates, and is no loop itself.
+bool IsStepFunction(const Module& m, const Flow& flow, int function);
+std::string Quoted(const Module& m, NodeId node);  // `text`, cut when long
+bool DerivesFromDataset(const Module& m, int cls);
+
+}  // namespace lowtide::lint

@@ -1,0 +1,171 @@
+#include "lint/rules.h"
+
+// LT106: evaluation or inference that builds a graph.
+namespace lowtide::lint {
+namespace {
+
+class Rule106 {
+ public:
+  Rule106(const Scope& scope, Reporter& report) : scope_(scope), m_(scope.module), flow_(scope.flow), report_(report) {}
+
+  void Run() {
+    if (!UsesTorch()) return;
+    for (size_t f = 1; f < m_.functions().size(); ++f) Judge(static_cast<int>(f));
+  }
+
+ private:
+  bool UsesTorch() const {
+    for (const auto& [name, target] : m_.imports()) {
+      if (target.compare(0, 5, "torch") == 0) return true;
+    }
+    return m_.Has(kA_torch) || m_.Has(kA_optimizer);
+  }
+
+  NodeId EvalCall(NodeId body) const {
+    for (NodeId call : m_.Calls(kA_eval)) {
+      if (m_.Inside(call, body) && m_.Receiver(call) && m_.Argument(call, 0) == 0) return call;
+    }
+    return 0;
+  }
+
+  // A call that runs the model and leaves a graph behind.
+  NodeId FirstForward(NodeId body, int function) const {
+    for (NodeId call : m_.Nodes(Kind::kCall)) {
+      if (!m_.Inside(call, body) || m_.FunctionOf(call) != function) continue;
+      const Value& value = flow_.Of(call);
+      if (!(value.flags & kGrad) || value.flags & kLossNamed || flow_.NoGradAt(call)) continue;
+      Atom name = m_.CalleeName(call);
+      if (!IsForward(call, name)) continue;
+      return call;
+    }
+    return 0;
+  }
+
+  bool IsForward(NodeId call, Atom name) const {
+    NodeId callee = m_.Callee(call);
+    if (m_.IsTorch(callee)) return false;
+    if (flow_.Of(callee).flags & kModel) return true;
+    if (name == kA_self || name == kA_forward) return true;
+    int in_file = flow_.ResolveCall(call);
+    if (in_file <= 0) return false;
+    const FunctionFlow& flow = flow_.Function(in_file);
+    for (const Value& value : flow.returns) {
+      if (value.flags & kGrad && !value.params) return true;
+    }
+    return false;
+  }
+
+  bool WantsGradients(NodeId body) const {
+    return m_.Contains(body, {kA_requires_grad_, kA_requires_grad, kA_create_graph, kA_retain_graph, kA_saliency, kA_enable_grad, kA_jvp, kA_vjp,
+                              kA_functional_call, kA_retain_grad}) ||
+           m_.FindCall(body, {kA_grad});
+  }
+
+  void Judge(int f) {
+    const FunctionInfo& info = m_.functions()[f];
+    std::string_view name = m_.Name(info.name);
+    if (!info.body || flow_.NoGradAt(info.body)) return;
+    int cls = m_.ClassOf(info.body);
+    NodeId eval_call = EvalCall(info.body);
+    bool by_name = LooksLikeEvaluation(name);
+    if (name.starts_with("test_") || IsTestFile(m_.path())) return;
+    if (!eval_call && !by_name) return;
+    if (Framework(f, cls, name)) return;
+    NodeId forward = FirstForward(info.body, f);
+    if (!forward || WantsGradients(info.body)) return;
+    bool trains = CallsBackward(m_, flow_, info.body) || CallsStep(m_, flow_, info.body);
+    if (trains) {
+      if (!eval_call || !SharedLoop(eval_call, info.body)) return;
+    } else if (eval_call && !by_name) {
+      if (LooksLikeTraining(name) && !m_.EnclosingLoop(forward)) return;
+      if (!m_.EnclosingLoop(forward) && name != "main") return;
+      if (forward < eval_call) return;
+      if (HasHint(name, {"export", "onnx", "convert", "trace", "quant", "benchmark", "profile", "explain", "attack", "cam", "grad", "visual", "init"})) return;
+      if (FollowedByTrain(eval_call, forward)) return;
+    } else if (!eval_call) {
+      // By name alone only where it runs over data.
+      NodeId loop = m_.EnclosingLoop(forward);
+      if (!loop || m_.KindOf(loop) != Kind::kFor) return;
+      if (cls >= 0 && m_.IsNnModule(cls)) return;
+    }
+    Report(f, forward, trains);
+  }
+
+  // model.train() between eval() and the forward.
+  bool FollowedByTrain(NodeId eval_call, NodeId forward) const {
+    for (NodeId call : m_.Calls(kA_train)) {
+      if (call > eval_call && call < forward && m_.Path(m_.Receiver(call)) == m_.Path(m_.Receiver(eval_call))) return true;
+    }
+    return false;
+  }
+
+  // Hooks that a framework runs without autograd by itself.
+  bool Framework(int f, int cls, std::string_view name) const {
+    if (cls < 0) return false;
+    const ClassInfo& info = m_.classes()[cls];
+    bool hook = name.ends_with("_step") || name.find("_epoch_") != name.npos || name.find("_batch_") != name.npos || name.starts_with("on_") ||
+                name == "evaluate" || name == "predict" || name == "prediction_loop" || name == "evaluation_loop" || name == "validate" || name == "test";
+    if (m_.IsLightning(cls)) return true;
+    bool own = info.bases.empty() || (info.bases.size() == 1 && info.bases[0] == kA_object);
+    if (hook && !own && !m_.IsNnModule(cls)) return name.ends_with("_step") || HasHint(m_.Name(info.bases[0]), {"trainer", "module", "model", "callback", "task", "lit", "system"});
+    if (m_.IsNnModule(cls) && (name.ends_with("_step") || name == "forward")) return true;
+    (void)f;
+    return false;
+  }
+
+  // `if train: model.train() else: model.eval()`, with backward under the same flag.
+  bool SharedLoop(NodeId eval_call, NodeId body) const {
+    NodeId statement = m_.Ancestor(eval_call, {Kind::kIf});
+    if (!statement || m_.EnclosingLoop(eval_call)) return false;
+    if (!m_.FindCall(statement, {kA_train})) return false;
+    NodeId test = m_.Child(statement, Field::k_condition);
+    std::vector<Atom> flags;
+    for (NodeId id = test; id < m_[test].last; ++id) {
+      if (m_.KindOf(id) == Kind::kIdentifier && m_[id].atom != kA_self) flags.push_back(m_[id].atom);
+    }
+    for (NodeId backward : m_.Calls({kA_backward, kA_manual_backward})) {
+      if (!m_.Inside(backward, body)) continue;
+      bool guarded = false;
+      for (NodeId guard = GuardAround(m_, backward, body); guard; guard = GuardAround(m_, guard, body)) {
+        NodeId condition = m_.Child(guard, Field::k_condition);
+        for (Atom flag : flags) guarded |= condition && m_.Contains(condition, {flag});
+      }
+      if (!guarded) return false;
+    }
+    return true;
+  }
+
+  void Report(int f, NodeId forward, bool shared) {
+    const FunctionInfo& info = m_.functions()[f];
+    std::string name(m_.Name(info.name));
+    std::string message = shared ? "the same loop trains and evaluates, and " + Quoted(m_, forward) + " builds a graph in both"
+                                 : "`" + name + "` evaluates with autograd on: " + Quoted(m_, forward) + " records a graph that nobody differentiates";
+    Pending& pending = report_.Add(forward, Severity::kWarning, std::move(message),
+                               shared ? "run it under torch.set_grad_enabled(training)"
+                                      : "put @torch.no_grad() on `" + name + "` (eval() changes dropout and batch norm, not autograd)");
+    pending.Needs({Ask::kCallerHasGrad, false, 255, 0, HashName(name), 0});
+    for (NodeId decorator : info.decorators) {
+      NodeId called = m_.KindOf(decorator) == Kind::kCall ? m_.Callee(decorator) : decorator;
+      if (m_.LastName(called)) pending.Needs({Ask::kDecoratorKeepsGrad, false, 255, 0, HashName(m_.Name(m_.LastName(called))), 0});
+    }
+    const Value& value = flow_.Of(forward);
+    if (value.dep) NeedAttached(scope_, value, pending);
+    auto torch = m_.imports().find(kA_torch);
+    if (!shared && torch != m_.imports().end()) {
+      NodeId outer = m_.KindOf(m_[info.node].parent) == Kind::kDecorated ? m_[info.node].parent : info.node;
+      NodeId at = info.decorators.empty() ? outer : info.node;
+      pending.diagnostic.fix = InsertLineBefore(m_, at, "@torch.no_grad()", true, "decorate with @torch.no_grad()");
+    }
+  }
+
+  const Scope& scope_;
+  const Module& m_;
+  const Flow& flow_;
+  Reporter& report_;
+};
+
+}  // namespace
+
+void CheckEvaluation(const Scope& scope, Reporter& report) { Rule106(scope, report).Run(); }
+
+}  // namespace lowtide::lint

@@ -1,0 +1,136 @@
+#include <unordered_set>
+
+#include "lint/rules.h"
+
+// LT107: retain_graph=True without a second backward that needs the graph.
+namespace lowtide::lint {
+namespace {
+
+// Everything `target` is computed from within the function, as paths, through attached assignments before `limit`.
+std::unordered_set<Atom> Sources(const Module& m, const Flow& flow, NodeId body, NodeId target) {
+  std::unordered_set<Atom> found;
+  auto add = [&](NodeId outer) {
+    for (NodeId id = outer; id < m[outer].last; ++id) {
+      Kind kind = m.KindOf(id);
+      if (kind != Kind::kIdentifier && kind != Kind::kAttribute && kind != Kind::kSubscript) continue;
+      const Value& value = flow.Of(id);
+      if (value.flags & (kNumber | kTensor | kModel | kLossFn | kOptimizer)) continue;
+      if (!value.attached() && id != target) continue;
+      if (Atom path = m.Path(id)) found.insert(path);
+    }
+  };
+  add(target);
+  for (size_t before = 0, rounds = 0; before != found.size() && rounds < 10; ++rounds) {
+    before = found.size();
+    for (NodeId id : m.Nodes(Kind::kAssignment)) {
+      if (!m.Inside(id, body)) continue;
+      NodeId left = m.Child(id, Field::k_left), right = m.Child(id, Field::k_right);
+      if (!left || !right) continue;
+      for (NodeId at = left; at < m[left].last; ++at) {
+        Kind kind = m.KindOf(at);
+        if ((kind == Kind::kIdentifier || kind == Kind::kAttribute || kind == Kind::kSubscript) && m.Path(at) && found.count(m.Path(at))) {
+          add(right);
+          break;
+        }
+      }
+    }
+    for (NodeId id : m.Nodes(Kind::kAugmentedAssignment)) {
+      NodeId left = m.Child(id, Field::k_left), right = m.Child(id, Field::k_right);
+      if (left && right && m.Inside(id, body) && found.count(m.Path(left))) add(right);
+    }
+  }
+  found.erase(kA_self);
+  return found;
+}
+
+// Where a path is last given a value before `at`.
+NodeId LastAssigned(const Module& m, NodeId body, Atom path, NodeId at) {
+  NodeId last = 0;
+  for (NodeId id : m.Nodes(Kind::kAssignment)) {
+    NodeId left = m.Child(id, Field::k_left);
+    if (m.Inside(id, body) && id < at && left && m.HasPath(left, path)) last = id;
+  }
+  return last;
+}
+
+}  // namespace
+
+void CheckRetainGraph(const Scope& scope, Reporter& report) {
+  const Module& m = scope.module;
+  const Flow& flow = scope.flow;
+  for (NodeId backward : m.Calls({kA_backward, kA_manual_backward})) {
+    NodeId retain = m.Keyword(backward, kA_retain_graph);
+    if (!retain || m.KindOf(retain) != Kind::kTrue || !IsBackwardCall(m, backward)) continue;
+    NodeId create = m.Keyword(backward, kA_create_graph);
+    if (create && m.KindOf(create) == Kind::kTrue) continue;
+    int function = m.FunctionOf(backward);
+    NodeId body = function > 0 ? m.functions()[function].body : 0;
+    NodeId loop = m.EnclosingLoop(backward);
+    if (!loop && !CallsStep(m, flow, body)) continue;
+    if (IsTestFile(m.path())) continue;
+    NodeId target = BackwardTarget(m, backward);
+    if (!target) continue;
+    std::unordered_set<Atom> mine = Sources(m, flow, body, target);
+    // A later backward of a loss that was computed already and shares part of the graph needs it.
+    bool needed = false;
+    for (NodeId other : m.Calls({kA_backward, kA_manual_backward, kA_grad})) {
+      if (other == backward || !m.Inside(other, body) || other < backward) continue;
+      NodeId second = m.CalleeName(other) == kA_grad ? m.Argument(other, 0) : BackwardTarget(m, other);
+      if (!second) continue;
+      Atom path = m.Path(second);
+      // In the other branch of an `if`, only one of the two runs.
+      NodeId branch = m.Ancestor(backward, {Kind::kIf});
+      if (branch && m.Inside(other, branch) && m.Ancestor(other, {Kind::kElse, Kind::kElif}) && !m.Inside(backward, m.Ancestor(other, {Kind::kElse, Kind::kElif}))) continue;
+      NodeId made = path ? LastAssigned(m, body, path, other) : 0;
+      std::unordered_set<Atom> theirs = Sources(m, flow, body, second);
+      bool shares = path && path == m.Path(target) && made < backward;
+      if (made < backward || !path) {
+        for (Atom source : theirs) shares |= mine.count(source) && source != path;
+        shares |= theirs.empty() || !path;
+      }
+      needed |= shares;
+    }
+    // A loop inside which the same graph is differentiated again: computed before the loop.
+    for (NodeId inner = loop; inner && !needed; inner = m.EnclosingLoop(inner)) {
+      NodeId inner_body = m.Child(inner, Field::k_body);
+      for (Atom source : mine) {
+        bool inside = false, outside = false;
+        for (NodeId id : m.Nodes(Kind::kAssignment)) {
+          NodeId left = m.Child(id, Field::k_left);
+          if (!left || !m.Inside(id, body) || !m.HasPath(left, source)) continue;
+          (m.Inside(id, inner_body) ? inside : outside) = true;
+        }
+        NodeId left = m.KindOf(inner) == Kind::kFor ? m.Child(inner, Field::k_left) : 0;
+        if (left && m.HasPath(left, source)) inside = true;
+        if (outside && !inside) needed = true;
+      }
+      if (m.KindOf(inner) == Kind::kFor) {
+        // `for loss in losses: loss.backward(retain_graph=True)`: the losses share what they were made of.
+        NodeId left = m.Child(inner, Field::k_left);
+        if (left && m.HasPath(left, m.Path(target))) needed = true;
+        NodeId items = m.Child(inner, Field::k_right);
+        if (items && m.KindOf(target) == Kind::kSubscript && left && m.HasPath(target, m.Path(left))) needed = true;
+      }
+    }
+    // State carried from step to step (an RNN's hidden state) keeps the old graph alive on purpose or by mistake.
+    if (needed) continue;
+    Pending& pending = report.Add(backward, Severity::kWarning,
+                                  "retain_graph=True keeps the whole graph after " + Quoted(m, target) +
+                                      ".backward(), and no later backward in this step needs it",
+                                  "drop retain_graph; if an error about a freed graph follows, detach() what the next step or loss reuses");
+    NodeId argument = m[retain].parent;
+    uint32_t start = m[argument].start, end = m[argument].end;
+    // Take the comma with it.
+    std::string_view text = m.text();
+    uint32_t before = start;
+    while (before > 0 && (text[before - 1] == ' ' || text[before - 1] == '\n' || text[before - 1] == '\t')) --before;
+    if (before > 0 && text[before - 1] == ',') {
+      start = before - 1;
+    } else {
+      while (end < text.size() && (text[end] == ' ' || text[end] == ',')) ++end;
+    }
+    pending.diagnostic.fix = Fix{false, "drop retain_graph", {{start, end, ""}}};
+  }
+}
+
+}  // namespace lowtide::lint

@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <vector>
+
+#include "lint/rules.h"
+
+// LT108: what an autograd Function saves and its backward never reads; outputs or inputs kept on ctx itself.
+namespace lowtide::lint {
+namespace {
+
+struct Use {
+  bool all = false;  // saved_tensors is handed on as a whole
+  bool any = false;
+  std::vector<bool> used;
+};
+
+bool ReadElsewhere(const Module& m, NodeId body, Atom name, NodeId except) {
+  for (NodeId id = body; id < m[body].last; ++id) {
+    if (m.KindOf(id) == Kind::kIdentifier && m[id].atom == name && !m.Inside(id, except)) {
+      // not an attribute's or keyword's name
+      if (m[id].field == Field::k_attribute) continue;
+      NodeId up = m[id].parent;
+      if (m.KindOf(up) == Kind::kKeywordArgument && m[id].field == Field::k_name) continue;
+      if (m.KindOf(up) == Kind::kAssignment && m[id].field == Field::k_left) continue;
+      return true;
+    }
+  }
+  return false;
+}
+
+// How backward reads ctx.saved_tensors.
+Use HowUsed(const Module& m, NodeId body, size_t saved) {
+  Use use;
+  use.used.assign(saved, false);
+  for (NodeId id = body; id < m[body].last; ++id) {
+    if (m.KindOf(id) != Kind::kAttribute || (m.LastName(id) != kA_saved_tensors && m.LastName(id) != kA_saved_variables)) continue;
+    use.any = true;
+    NodeId up = m[id].parent;
+    if (m.KindOf(up) == Kind::kSubscript && m[id].field == Field::k_value) {
+      NodeId index = m.Child(up, Field::k_subscript);
+      std::string_view text = index ? m.Text(index) : std::string_view();
+      if (index && m.KindOf(index) == Kind::kInteger && text.size() == 1 && static_cast<size_t>(text[0] - '0') < saved) use.used[text[0] - '0'] = true;
+      else use.all = true;
+      continue;
+    }
+    NodeId left = m.KindOf(up) == Kind::kAssignment ? m.Child(up, Field::k_left) : 0;
+    if (!left || m.Child(up, Field::k_right) != id) {
+      use.all = true;
+      continue;
+    }
+    Kind kind = m.KindOf(left);
+    if (kind != Kind::kPatternList && kind != Kind::kTuplePattern && kind != Kind::kListPattern) {
+      use.all = true;  // saved = ctx.saved_tensors
+      continue;
+    }
+    std::vector<NodeId> names = m.Children(left);
+    if (names.size() != saved || std::any_of(names.begin(), names.end(), [&](NodeId n) { return m.KindOf(n) != Kind::kIdentifier; })) {
+      use.all = true;
+      continue;
+    }
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (ReadElsewhere(m, body, m[names[i]].atom, up)) use.used[i] = true;
+    }
+  }
+  return use;
+}
+
+void CheckClass(const Scope& scope, Reporter& report, const ClassInfo& cls) {
+  const Module& m = scope.module;
+  auto forward = cls.methods.find(kA_forward), backward = cls.methods.find(kA_backward);
+  auto setup = cls.methods.find(kA_setup_context);
+  if (forward == cls.methods.end() || backward == cls.methods.end()) return;
+  NodeId back = m.functions()[backward->second].body;
+  if (!back) return;
+  bool read_by_others = cls.methods.count(kA_jvp) || cls.methods.count(kA_vmap);
+  for (NodeId call : m.Calls(kA_save_for_backward)) {
+    int in = m.FunctionOf(call);
+    if (in != forward->second && (setup == cls.methods.end() || in != setup->second)) continue;
+    std::vector<NodeId> saved;
+    bool starred = false;
+    for (NodeId argument : m.Children(m.Child(call, Field::k_arguments))) {
+      starred |= m.KindOf(argument) == Kind::kListSplat || m.KindOf(argument) == Kind::kDictSplat;
+      saved.push_back(argument);
+    }
+    if (starred || saved.empty() || read_by_others) continue;
+    // Several calls of save_for_backward: which one counts depends on the branch.
+    size_t calls = 0;
+    for (NodeId other : m.Calls(kA_save_for_backward)) calls += m.FunctionOf(other) == in;
+    Use use = HowUsed(m, back, saved.size());
+    if (use.all || (calls > 1 && use.any)) continue;
+    bool raises = false;  // a backward that only refuses
+    for (NodeId id = back; id < m[back].last; ++id) raises |= m.KindOf(id) == Kind::kRaise;
+    std::string unused;
+    int count = 0;
+    for (size_t i = 0; i < saved.size(); ++i) {
+      if (use.used[i] || m.KindOf(saved[i]) == Kind::kNone) continue;
+      unused += (count++ ? ", " : "") + std::string("`") + std::string(m.Text(saved[i])) + "`";
+    }
+    if (!count || (raises && !use.any)) continue;
+    report.Add(call, Severity::kWarning,
+               "`" + std::string(m.Name(cls.name)) + "` saves " + unused + " for backward, which never reads " + (count > 1 ? "them" : "it") +
+                   ": held from forward to backward for nothing",
+               "save only what backward uses");
+  }
+  // An input or output as an attribute of ctx is not freed with the graph: a reference cycle when it is an output.
+  const FunctionInfo& info = m.functions()[forward->second];
+  for (NodeId id : m.Nodes(Kind::kAssignment)) {
+    if (m.FunctionOf(id) != forward->second) continue;
+    NodeId left = m.Child(id, Field::k_left), right = m.Child(id, Field::k_right);
+    if (!left || !right || m.KindOf(left) != Kind::kAttribute || m.KindOf(right) != Kind::kIdentifier) continue;
+    if (info.parameters.empty() || m.RootName(left) != info.parameters[0]) continue;
+    Atom name = m[right].atom;
+    bool output = false;
+    for (NodeId ret : m.Nodes(Kind::kReturn)) {
+      if (m.FunctionOf(ret) != forward->second || !m.First(ret)) continue;
+      NodeId value = m.First(ret);
+      if (m.KindOf(value) == Kind::kIdentifier) output |= m[value].atom == name;
+      if (m.KindOf(value) == Kind::kExpressionList || m.KindOf(value) == Kind::kTuple) {
+        for (NodeId part : m.Children(value)) output |= m.KindOf(part) == Kind::kIdentifier && m[part].atom == name;
+      }
+    }
+    const Value& value = scope.flow.Of(right);
+    if (!output || value.flags & kNumber) continue;
+    bool parameter = std::find(info.parameters.begin(), info.parameters.end(), name) != info.parameters.end();
+    if (parameter && !(value.flags & (kTensor | kGrad)) && !value.params) continue;
+    report.Add(id, Severity::kWarning,
+               "`" + std::string(m.Name(cls.name)) + "` keeps its output `" + std::string(m.Name(name)) +
+                   "` as an attribute of ctx: output and graph refer to each other, and only the garbage collector frees them",
+               "pass it through ctx.save_for_backward(), which breaks the cycle and checks in-place changes");
+  }
+}
+
+}  // namespace
+
+void CheckSavedForBackward(const Scope& scope, Reporter& report) {
+  const Module& m = scope.module;
+  if (!m.Has(kA_backward) || !m.Has(kA_forward)) return;
+  for (const ClassInfo& cls : m.classes()) {
+    bool function = std::any_of(cls.bases.begin(), cls.bases.end(), [&](Atom base) { return base == kA_Function || m.Name(base).ends_with("Function"); });
+    if (function) CheckClass(scope, report, cls);
+  }
+}
+
+}  // namespace lowtide::lint

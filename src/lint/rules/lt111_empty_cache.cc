@@ -1,0 +1,30 @@
+#include "lint/rules.h"
+
+// LT111: empty_cache() in every step.
+namespace lowtide::lint {
+
+void CheckEmptyCache(const Scope& scope, Reporter& report) {
+  const Module& m = scope.module;
+  const Flow& flow = scope.flow;
+  for (NodeId call : m.Calls(kA_empty_cache)) {
+    if (InExcept(m, call) || m.Ancestor(call, {Kind::kFinally}) || IsTestFile(m.path())) continue;
+    int function = m.FunctionOf(call);
+    NodeId loop = m.EnclosingLoop(call), training = 0;
+    for (NodeId up = loop; up && !training; up = m.EnclosingLoop(up)) {
+      if (IsEpochLoop(m, up)) break;
+      if (IsTrainingLoop(m, flow, up)) training = up;
+    }
+    bool step = !loop && IsStepFunction(m, flow, function) && m.functions()[function].name == kA_training_step;
+    if (!training && !step) continue;
+    if (Periodic(m, call, training)) continue;
+    Pending& pending = report.Add(call, Severity::kWarning,
+               "empty_cache() in every step frees nothing that is referenced: it waits for the GPU and makes the next allocations slow",
+               "drop it, or call it once at a change of phase (before validation or a checkpoint)");
+    NodeId statement = m[call].parent;
+    if (m.KindOf(statement) == Kind::kExpressionStatement && m.Next(statement) + 0 != 0) {
+      pending.diagnostic.fix = Fix{true, "drop empty_cache()", {{m[statement].start, m[m.Next(statement)].start, ""}}};
+    }
+  }
+}
+
+}  // namespace lowtide::lint

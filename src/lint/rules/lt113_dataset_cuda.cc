@@ -1,0 +1,47 @@
+#include "lint/rules.h"
+
+// LT113: a Dataset that holds or returns CUDA tensors, used with workers.
+namespace lowtide::lint {
+namespace {
+
+bool MovesToCuda(const Module& m, NodeId call) {
+  Atom name = m.CalleeName(call);
+  if (!m.Receiver(call)) return false;
+  if (name == kA_cuda) return !m.IsTorch(m.Callee(call));
+  if (name != kA_to) return false;
+  NodeId where = m.Argument(call, 0, kA_device);
+  if (!where) return false;
+  if (m.KindOf(where) == Kind::kString) return m.Text(where).find("cuda") != std::string_view::npos;
+  return false;
+}
+
+}  // namespace
+
+void CheckDatasetCuda(const Scope& scope, Reporter& report) {
+  const Module& m = scope.module;
+  for (const ClassInfo& cls : m.classes()) {
+    int index = m.FindClass(cls.name);
+    if (index < 0 || !DerivesFromDataset(m, index)) continue;
+    for (KnownAtom method : {kA___init__, kA___getitem__, kA___iter__}) {
+      auto found = cls.methods.find(method);
+      if (found == cls.methods.end()) continue;
+      NodeId body = m.functions()[found->second].body, first = 0;
+      for (NodeId call : m.Calls({kA_cuda, kA_to})) {
+        if (m.Inside(call, body) && MovesToCuda(m, call)) {
+          first = call;
+          break;
+        }
+      }
+      if (!first) continue;
+      bool per_item = method != kA___init__;
+      Pending& pending = report.Add(first, Severity::kWarning,
+                                    "`" + std::string(m.Name(cls.name)) + "` " + (per_item ? "puts each item on the GPU" : "holds CUDA tensors or a CUDA model") +
+                                        ": every worker process opens its own CUDA context and copy, and forked workers fail",
+                                    "return CPU tensors; move the batch in the training loop with .to(device, non_blocking=True)");
+      pending.Needs({Ask::kNumWorkers, false, 255, 0, HashName(m.Name(cls.name)), 0});
+      break;
+    }
+  }
+}
+
+}  // namespace lowtide::lint

@@ -1,0 +1,124 @@
+#include "lint/rules.h"
+
+// LT118: DistributedDataParallel around a model that is moved, changed, or on the wrong device afterwards.
+namespace lowtide::lint {
+namespace {
+
+class Rule118 {
+ public:
+  Rule118(const Scope& scope, Reporter& report) : scope_(scope), m_(scope.module), report_(report) {}
+
+  void Run() {
+    for (NodeId call : m_.Nodes(Kind::kCall)) {
+      Atom name = m_.CalleeName(call);
+      if (!name) continue;
+      bool wraps = name == kA_DistributedDataParallel;
+      if (name == kA_DDP) wraps = true;
+      if (!wraps || !m_.Argument(call, 0, kA_module)) continue;
+      if (m_.KindOf(m_.Argument(call, 0, kA_module)) == Kind::kListSplat || IsTestFile(m_.path())) continue;
+      Judge(call);
+    }
+  }
+
+ private:
+  void Judge(NodeId call) {
+    NodeId assignment = m_.Ancestor(call, {Kind::kAssignment});
+    Atom wrapped = assignment ? m_.Path(m_.Child(assignment, Field::k_left)) : static_cast<Atom>(kNoAtom);
+    int function = m_.FunctionOf(call);
+    NodeId body = function > 0 ? m_.functions()[function].body : 0;
+    NodeId block = assignment ? m_[m_.Statement(assignment)].parent : 0;
+    for (NodeId later : m_.Calls({kA_to, kA_cuda, kA_set_device, kA_convert_sync_batchnorm})) {
+      if (later < m_[call].last || !m_.Inside(later, body) || m_.FunctionOf(later) != function) continue;
+      // On every path after the wrap: its own block, or one around it; not the other branch of its `if`.
+      if (!Follows(later, call)) continue;
+      Atom name = m_.CalleeName(later);
+      if (name == kA_set_device) {
+        return Report(call, "the model is wrapped before torch.cuda.set_device() at line " + Line(later) + ": every rank's replica and NCCL buffers land on GPU 0",
+                      "call set_device(local_rank) first, then model.to(device), then wrap");
+      }
+      if (name == kA_convert_sync_batchnorm) {
+        NodeId converted = m_.Argument(later, 0);
+        if (converted && wrapped && m_.Path(converted) == wrapped) {
+          return Report(call, "SyncBatchNorm conversion at line " + Line(later) + " comes after the wrap: the reducer watches the old modules", "convert first, then wrap");
+        }
+        continue;
+      }
+      NodeId receiver = m_.Receiver(later);
+      if (wrapped && receiver && m_.Path(receiver) == wrapped && !ReassignedBetween(wrapped, call, later)) {
+        return Report(call, "the wrapped model is moved at line " + Line(later) + ": DDP has bound its buckets to the old device", "move the model to its device, then wrap");
+      }
+    }
+    for (NodeId id : m_.Nodes(Kind::kAssignment)) {  // model.module.fc = nn.Linear(...) after the wrap
+      NodeId left = m_.Child(id, Field::k_left), right = m_.Child(id, Field::k_right);
+      if (id < m_[call].last || !m_.Inside(id, body) || !left || !right || m_.KindOf(left) != Kind::kAttribute || !wrapped) continue;
+      NodeId object = m_.Child(left, Field::k_object);
+      bool inner = m_.KindOf(object) == Kind::kAttribute && m_.LastName(object) == kA_module && m_.Path(m_.Child(object, Field::k_object)) == wrapped;
+      if (!inner || m_.KindOf(right) != Kind::kCall || !(scope_.flow.Of(right).flags & kModel) || !Follows(id, call)) continue;
+      return Report(call, "a submodule is replaced at line " + Line(id) + ", after the wrap: DDP does not reduce the new parameters' gradients", "change the model first, then wrap");
+    }
+    (void)block;
+    CheckDeviceNeverSet(call);
+  }
+
+  // device_ids of a local rank, and nothing in the project selects that GPU.
+  void CheckDeviceNeverSet(NodeId call) {
+    NodeId ids = m_.Keyword(call, kA_device_ids);
+    if (!ids || m_.KindOf(ids) != Kind::kList || !m_.First(ids)) return;
+    NodeId id = m_.First(ids);
+    if (!HasHint(m_.Text(id), {"rank", "gpu", "device"}) || m_.Has(kA_set_device)) return;
+    std::string_view text = m_.text();
+    for (std::string_view sign : {"\"cuda:", "'cuda:", "CUDA_VISIBLE_DEVICES", "Accelerator(", "idist.", "hvd."}) {
+      if (text.find(sign) != std::string_view::npos) return;
+    }
+    // .to(rank), .cuda(gpu), torch.device("cuda", rank): the device is named.
+    for (NodeId other : m_.Calls({kA_to, kA_cuda, kA_device})) {
+      NodeId where = m_.Argument(other, 0, kA_device);
+      if (where && m_.Text(where) == m_.Text(id)) return;
+      NodeId second = m_.Argument(other, 1);
+      if (second && HasHint(m_.Text(second), {"rank", "gpu"})) return;
+      if (where && HasHint(m_.Text(where), {"rank", "gpu"})) return;
+      if (where && m_.CalleeName(other) == kA_device && m_.KindOf(where) != Kind::kString) return;
+    }
+    if (!HasHint(m_.Text(id), {"rank"})) return;
+    Pending& pending = report_.Add(call, Severity::kWarning,
+                "device_ids names this rank's GPU, but nothing calls torch.cuda.set_device(): whatever says just \"cuda\" lands on GPU 0, from every rank",
+                "call torch.cuda.set_device(local_rank) before the first CUDA call");
+    pending.Needs({Ask::kNoProjectCall, true, 255, 0, HashName("set_device"), 0});
+  }
+
+  bool ReassignedBetween(Atom path, NodeId call, NodeId later) const {
+    for (NodeId id : m_.Nodes(Kind::kAssignment)) {
+      if (id > m_[call].last && id < later && !m_.Inside(later, id) && m_.Path(m_.Child(id, Field::k_left)) == path) return true;
+    }
+    return false;
+  }
+
+  bool Follows(NodeId later, NodeId call) const {
+    // The statement of `later`, lifted to a block that also holds (the statement around) `call`.
+    for (NodeId up = later; up; up = m_[up].parent) {
+      if (m_.Inside(call, up)) {
+        // Both in `up`; not in different branches of the same `if`.
+        Kind kind = m_.KindOf(up);
+        return kind == Kind::kBlock || kind == Kind::kModule;
+      }
+      Kind kind = m_.KindOf(up);
+      if (kind == Kind::kFunction || kind == Kind::kLambda) return false;
+      if ((kind == Kind::kIf || kind == Kind::kFor || kind == Kind::kWhile) && m_.CalleeName(later) != kA_set_device) return false;
+    }
+    return true;
+  }
+
+  std::string Line(NodeId id) const { return std::to_string(m_.Line(m_[id].start)); }
+
+  void Report(NodeId call, std::string message, std::string help) { report_.Add(call, Severity::kError, std::move(message), std::move(help)); }
+
+  const Scope& scope_;
+  const Module& m_;
+  Reporter& report_;
+};
+
+}  // namespace
+
+void CheckDdpOrder(const Scope& scope, Reporter& report) { Rule118(scope, report).Run(); }
+
+}  // namespace lowtide::lint

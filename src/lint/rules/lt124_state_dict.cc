@@ -1,0 +1,101 @@
+#include "lint/rules.h"
+
+// LT124: what torch.load returned stays alive through training.
+namespace lowtide::lint {
+namespace {
+
+class Rule124 {
+ public:
+  Rule124(const Scope& scope, Reporter& report) : scope_(scope), m_(scope.module), flow_(scope.flow), report_(report) {}
+
+  void Run() {
+    if (!m_.Has(kA_load_state_dict) || IsTestFile(m_.path())) return;
+    for (NodeId call : m_.Calls(kA_load)) {
+      if (!m_.IsTorch(m_.Callee(call)) && m_.LastName(m_.Receiver(call)) != kA_torch) continue;
+      if (m_.Receiver(call) && m_.LastName(m_.Receiver(call)) != kA_torch) continue;
+      NodeId assignment = m_[call].parent;
+      if (m_.KindOf(assignment) != Kind::kAssignment) continue;
+      Judge(call, assignment);
+    }
+  }
+
+ private:
+  void Judge(NodeId call, NodeId assignment) {
+    NodeId left = m_.Child(assignment, Field::k_left);
+    if (!left || m_.KindOf(left) != Kind::kIdentifier) return;
+    int function = m_.FunctionOf(call);
+    NodeId loop = TrainingAfter(function, m_[call].last);
+    if (!loop || !Restored(function, m_[left].atom, call)) return;
+    bool host = m_.Keyword(call, kA_map_location) && m_.Text(m_.Keyword(call, kA_map_location)).find("cpu") != std::string_view::npos;
+    if (!Released(function, m_[left].atom, call, loop)) {
+      return Report(assignment, call, m_.Text(left), host);
+    }
+    // The container was let go, but a part of it has a name of its own.
+    for (NodeId id : m_.Nodes(Kind::kAssignment)) {
+      NodeId name = m_.Child(id, Field::k_left), value = m_.Child(id, Field::k_right);
+      if (!name || !value || id < assignment || id > loop || m_.FunctionOf(id) != function || m_.KindOf(name) != Kind::kIdentifier) continue;
+      if (m_.KindOf(value) != Kind::kSubscript || m_.RootName(value) != m_[left].atom) continue;
+      if (!HasHint(m_.Text(value), {"model", "state", "net", "weight"})) continue;
+      if (Restored(function, m_[name].atom, id) && !Released(function, m_[name].atom, id, loop)) Report(id, id, m_.Text(name), host);
+    }
+  }
+
+  // A training loop of this function after the load; one inside a function that this one calls counts when it is called.
+  NodeId TrainingAfter(int function, NodeId after) const {
+    NodeId body = function > 0 ? m_.functions()[function].body : 0;
+    for (Kind kind : {Kind::kFor, Kind::kWhile}) {
+      for (NodeId loop : m_.Nodes(kind)) {
+        if (loop >= after && m_.Inside(loop, body) && m_.FunctionOf(loop) == function && IsTrainingLoop(m_, flow_, loop)) return loop;
+      }
+    }
+    return 0;
+  }
+
+  // Used for load_state_dict: it is a checkpoint of weights.
+  bool Restored(int function, Atom name, NodeId after) const {
+    for (NodeId call : m_.Calls(kA_load_state_dict)) {
+      if (call < after || m_.FunctionOf(call) != function) continue;
+      NodeId list = m_.Child(call, Field::k_arguments);
+      if (list && m_.Contains(list, {name})) return true;
+      // through one more name
+      NodeId argument = m_.Argument(call, 0);
+      if (!argument || m_.KindOf(argument) != Kind::kIdentifier) continue;
+      for (NodeId id : m_.Nodes(Kind::kAssignment)) {
+        NodeId left = m_.Child(id, Field::k_left), right = m_.Child(id, Field::k_right);
+        if (left && right && m_.Path(left) == m_[argument].atom && m_.Contains(right, {name})) return true;
+      }
+    }
+    return false;
+  }
+
+  bool Released(int function, Atom name, NodeId after, NodeId loop) const {
+    for (NodeId id : m_.Nodes(Kind::kDelete)) {
+      if (id > after && m_.FunctionOf(id) == function && m_.Contains(id, {name})) return true;
+    }
+    for (NodeId id : m_.Nodes(Kind::kAssignment)) {
+      NodeId left = m_.Child(id, Field::k_left), right = m_.Child(id, Field::k_right);
+      if (id > after && id < loop && left && right && m_.FunctionOf(id) == function && m_.Path(left) == name && !m_.Contains(right, {name})) return true;
+    }
+    // Read inside the loop: kept on purpose.
+    return m_.Contains(loop, {name});
+  }
+
+  void Report(NodeId at, NodeId call, std::string_view name, bool host) {
+    Pending& pending = report_.Add(at, host ? Severity::kNote : Severity::kWarning,
+                                   "`" + std::string(name) + "` holds a second copy of the weights" + (host ? " in host memory" : "") + " through all of training",
+                                   "`del " + std::string(name) + "` after load_state_dict(), or load inside a function; map_location=\"cpu\" keeps it off the GPU");
+    (void)pending;
+    (void)call;
+  }
+
+  const Scope& scope_;
+  const Module& m_;
+  const Flow& flow_;
+  Reporter& report_;
+};
+
+}  // namespace
+
+void CheckStateDictKept(const Scope& scope, Reporter& report) { Rule124(scope, report).Run(); }
+
+}  // namespace lowtide::lint
