@@ -17,6 +17,7 @@
 #include "cli/lint.h"
 #include "cli/report.h"
 #include "cli/run.h"
+#include "cli/snapshot.h"
 #include "cli/verdict.h"
 #include "cli/watch.h"
 #include "finding/version.h"
@@ -100,6 +101,22 @@ void AddVerdict(Context context) {
   verb->add_option("--capacity", options->capacity, "memory there is, such as 24GiB")->transform(Size());
   verb->add_option("--fail-on", options->fail_on, "exit with 1 when a finding is at least this severe")->check(Severities());
   verb->callback([=] { context.work = [=] { return Verdict(*options, context.common); }; });
+}
+
+void AddSnapshot(Context context) {
+  auto* verb = context.app.add_subcommand("snapshot", "explain CUDA memory snapshots: peak, out of memory, leaks, other settings");
+  auto options = std::make_shared<SnapshotOptions>();
+  verb->add_option("files", options->files, "snapshots (pickle, .gz, .zip, JSON, HTML); several are ranks of one job")->required();
+  verb->add_option("--format", options->format, "text, json, html, speedscope or trace")
+      ->check(CLI::IsMember({"text", "json", "html", "speedscope", "trace"}));
+  verb->add_option("-o,--output", options->output, "write to this file");
+  verb->add_option("--diff", options->diff, "an earlier snapshot to compare with, by stack and by line");
+  verb->add_option("--replay", options->replay, "what if: allocator settings as in PYTORCH_CUDA_ALLOC_CONF, or best");
+  verb->add_option("--capacity", options->capacity, "memory of each device, such as 24GiB; may be smaller than it was")->transform(Size());
+  verb->add_option("--fail-on", options->fail_on, "exit with 1 when a finding is at least this severe (default error)")->check(Severities());
+  verb->add_flag("--hide-sources", options->hide_sources, "leave source lines and paths out");
+  verb->add_option("--threads", options->threads, "threads that read (default: 2 where there are)")->check(CLI::Range(1, 16));
+  verb->callback([=] { context.work = [=] { return Snapshot(*options, context.common); }; });
 }
 
 // Lists of codes and patterns: "--select LT101,LT2", also given several times.
@@ -194,6 +211,7 @@ constexpr void (*kVerbs[])(Context) = {
     AddReport,
     AddWatch,
     AddVerdict,
+    AddSnapshot,
     AddLint,
     AddDoctor,
     AddExplain,
