@@ -45,9 +45,9 @@ class SeriesWriter {
 
  private:
   void Flush() noexcept {
-    if (used_ == capacity_) Halve();
-    if (held_ > 0) WriteSlot(&slots_[used_], used_, kind_, current_), ++used_;
+    WriteSlot(&slots_[used_], used_, kind_, current_);
     held_ = 0;
+    if (++used_ == capacity_) Halve();
   }
 
   // Pair (2 i, 2 i + 1) goes to slot i, upwards: a writer killed in between leaves every step readable, since what

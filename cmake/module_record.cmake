@@ -1,0 +1,11 @@
+# Libraries that stand in for PyTorch's and the driver's in the tests, built beside the test programs.
+if(LOWTIDE_TESTS)
+  set(standin_dir ${CMAKE_BINARY_DIR}/standin)
+  foreach(name c10 device nvml)
+    add_library(standin_${name} SHARED ${CMAKE_SOURCE_DIR}/tests/standin/standin_${name}.cc)
+    set_target_properties(standin_${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${standin_dir} BUILD_RPATH ${standin_dir})
+  endforeach()
+  target_link_libraries(standin_device PRIVATE standin_c10)
+  add_custom_target(standins DEPENDS standin_c10 standin_device standin_nvml)
+  cmake_language(DEFER CALL add_dependencies test_record standins)
+endif()
