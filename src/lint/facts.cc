@@ -30,6 +30,7 @@ class Summary {
     }
     AddCalls();
     AddKept();
+    AddLoaders();
     for (const auto& [bound, target] : m_.imports()) {
       data_.imports.push_back(Hash(bound));
       for (size_t at = 0; at <= target.size();) {
@@ -135,6 +136,35 @@ class Summary {
       if (!left || !right || m_.KindOf(left) == Kind::kIdentifier) continue;
       bool adds = m_.KindOf(right) != Kind::kIdentifier && m_.HasPath(right, m_.Path(left));
       keep(id, flow_.Of(right), left, adds);
+    }
+  }
+
+  // The class of the dataset that `argument` of a loader denotes: by constructor, or through one assignment.
+  uint64_t DatasetClass(NodeId argument, int hops = 0) const {
+    if (!argument || hops > 3) return 0;
+    if (m_.KindOf(argument) == Kind::kCall) return Hash(m_.CalleeName(argument));
+    if (Atom cls = flow_.InstanceClass(argument)) return Hash(cls);
+    Atom path = m_.Path(argument);
+    if (!path) return 0;
+    for (NodeId id : m_.Nodes(Kind::kAssignment)) {
+      NodeId left = m_.Child(id, Field::k_left), right = m_.Child(id, Field::k_right);
+      if (left && right && m_.Path(left) == path && m_.KindOf(right) == Kind::kCall) return DatasetClass(right, hops + 1);
+    }
+    return 0;
+  }
+
+  void AddLoaders() {
+    for (NodeId call : m_.Calls(kA_DataLoader)) {
+      LoaderFacts loader;
+      loader.dataset = DatasetClass(m_.Argument(call, 0, kA_dataset));
+      NodeId workers = m_.Argument(call, 5, kA_num_workers);
+      bool splat = false;
+      if (NodeId list = m_.Child(call, Field::k_arguments)) {
+        for (NodeId argument : m_.Children(list)) splat |= m_.KindOf(argument) == Kind::kDictSplat;
+      }
+      if (workers) loader.workers = m_.KindOf(workers) != Kind::kInteger ? Workers::kUnknown : m_.Text(workers) == "0" ? Workers::kNone : Workers::kSome;
+      else loader.workers = splat ? Workers::kUnknown : Workers::kNone;
+      data_.loaders.push_back(loader);
     }
   }
 

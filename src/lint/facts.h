@@ -55,6 +55,14 @@ struct ClassFacts {
   std::vector<uint64_t> bases;
 };
 
+enum class Workers : uint8_t { kNone, kSome, kUnknown };
+
+// A DataLoader that is built: from which class of dataset, with how many workers.
+struct LoaderFacts {
+  uint64_t dataset = 0;  // 0: cannot be told
+  Workers workers = Workers::kNone;
+};
+
 enum class Ask : uint8_t {
   kAttached,        // the call of `name` (a method of `cls` unless 0) returns something attached; see `confirm`
   kCallerHasGrad,   // not every caller of function `name` runs it without autograd
@@ -63,7 +71,7 @@ enum class Ask : uint8_t {
   kKeeps,           // method `name` of class `cls` keeps parameter `number`
   kCallerUnguarded, // not every caller of `name` is guarded by rank
   kNotCleared,      // nobody who calls function `name`, and nothing it calls, clears gradients
-  kNumWorkers,      // some file builds a loader with workers from class `name`
+  kHasWorkers,      // no file builds loaders of class `name` with workers off alone
   kNotDataset,      // class `name` does not derive from torch's modules elsewhere
 };
 
@@ -94,6 +102,7 @@ struct ModuleFacts::Data {
   std::vector<ClassFacts> classes;
   std::vector<CallFacts> calls;
   std::vector<uint64_t> imports;  // names and module stems, sorted
+  std::vector<LoaderFacts> loaders;
   std::vector<Pending> pending;
 };
 

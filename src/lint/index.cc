@@ -15,6 +15,7 @@ Index::Index(const std::vector<const ModuleFacts*>& modules) : Index() {
     for (const FunctionFacts& function : module.functions) {
       if (function.name) data_->functions[function.name].push_back({&module, &function});
     }
+    for (const LoaderFacts& loader : module.loaders) data_->loaders[loader.dataset].push_back(&loader);
     for (const ClassFacts& cls : module.classes) data_->classes[cls.name].push_back(&cls);
     for (uint64_t name : module.imports) data_->importers[name].push_back(&module);
   }
@@ -158,6 +159,13 @@ bool Keeps(const Query& query, const ModuleFacts::Data& module, const Index::Dat
   });
 }
 
+// Loaders of this class that have, or may have, workers; or no loader at all that is known to be of this class.
+bool HasWorkers(const Query& query, const Index::Data& index) {
+  auto found = index.loaders.find(query.name);
+  if (found == index.loaders.end()) return true;
+  return std::any_of(found->second.begin(), found->second.end(), [](const LoaderFacts* loader) { return loader->workers != Workers::kNone; });
+}
+
 bool CalledNearby(const Query& query, const ModuleFacts::Data& module, const Index::Data& index) {
   auto found = index.calls.find(query.name);
   if (found == index.calls.end()) return false;
@@ -181,7 +189,7 @@ bool Holds(const Query& query, const ModuleFacts::Data& module, const Index::Dat
     case Ask::kKeeps: return Keeps(query, module, index);
     case Ask::kCallerUnguarded: return !AllCallers(index, module, query.name, kCallRankGuarded, 0, 0);
     case Ask::kNotCleared: return !Cleared(index, module, query.name, 0);
-    case Ask::kNumWorkers:
+    case Ask::kHasWorkers: return HasWorkers(query, index);
     case Ask::kNotDataset: return true;
   }
   return true;

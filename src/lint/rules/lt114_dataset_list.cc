@@ -58,7 +58,7 @@ void CheckDatasetList(const Scope& scope, Reporter& report) {
       Pending& pending = report.Add(id, Severity::kNote,
                                     Quoted(m, left) + " is a collection of Python objects: reading it touches reference counts, so each worker ends up with its own copy of all of it",
                                     "keep it as one NumPy array, tensor, Arrow table or mapped file; strings as one buffer with offsets");
-      pending.Needs({Ask::kNumWorkers, false, 255, 0, HashName(m.Name(cls.name)), 0});
+      pending.Needs({Ask::kHasWorkers, false, 255, 0, HashName(m.Name(cls.name)), 0});
       break;
     }
   }
