@@ -13,12 +13,25 @@ import time
 import weakref
 
 _guard = None
-SHARE = 0.004          # of the run's time that checks may take ...
+SHARE = 0.001          # of the run's time that checks may take, looks at the events, and canaries: each this much ...
 CREDIT = 0.1           # ... after these seconds, which short runs are given so that they are judged at all ...
-CREDIT_SHARE = 0.05    # ... at no more than this share of a step
+CREDIT_SHARE = 0.02    # ... at no more than this share of a step
+WARM_STEPS = 30        # looked at one by one
 MAX_EVERY = 500        # steps between two full checks at most
-LOOK_SECONDS = 1.0e-3  # steps longer than this are looked at one by one
 SLOW_EVERY = 4         # every n-th full check judges each parameter
+
+
+class Pace:
+    """How many steps may pass between two things that cost `cost` seconds each."""
+
+    def __init__(self, most):
+        self.most, self.cost, self.every, self.next = most, 0.0, 1, 1
+
+    def spent(self, seconds, step, step_seconds, share):
+        self.cost = seconds if not self.cost else 0.8 * self.cost + 0.2 * min(seconds, 10 * self.cost)
+        if step_seconds and step > WARM_STEPS:
+            self.every = max(1, min(self.most, math.ceil(self.cost / (share * step_seconds))))
+        self.next = step + self.every
 
 
 class AutoGuard:
@@ -36,22 +49,21 @@ class AutoGuard:
         self.nonfinite = NonFinite(self.sink, self.names, self._parameters)
         self.rules = {}
         self.alive = True
+        self.look = False            # a window is open: backward, clearing and step are counted
         self.step = 0                # steps of the busiest optimizer
-        self.look = True             # this window's events are counted
-        self.look_every = self.look_in = 1
-        self.check_every = self.check_in = 1
+        self.check, self.looks, self.canaries = Pace(MAX_EVERY), Pace(64), Pace(64)
         self.checks = 0
-        self.cost = 0.0              # seconds of one full check, smoothed
-        self.last_time = None
+        self.spent = 0.0             # seconds of checks and looks so far
+        self.look_spent = 0.0        # seconds of the window that is open
+        self.mark = None             # (time, step) of the check before
         self.step_seconds = None
-        self.loss = None
-        self.loss_usual = None
+        self.usual = None            # the loss's usual magnitude
+        self.limit = 0.0             # a loss beyond it is looked at
         self.force = False
         self.good_step = None
         self.site = None
-        self.ran_backward = False
+        self.backwards = self.backwards_at_step = 0
         self.leaf_looks = []
-        self.spent = 0.0             # seconds of checks so far
         self.failure = None
 
     def _parameters(self):
@@ -59,55 +71,93 @@ class AutoGuard:
 
     # -- backward -----------------------------------------------------------------------------------------------
     def before_backward(self, tensors):
-        self.ran_backward = True
-        root = tensors if isinstance(tensors, self.torch.Tensor) else None
-        if root is not None and root.is_cpu and root.numel() == 1:
-            value = root.item()
-            if not math.isfinite(value):
-                self._bad_loss(root, value)
-            else:
-                usual = self.loss_usual
-                if usual is None:
-                    self.loss_usual = abs(value)
-                else:
-                    if abs(value) > 5 * usual + 1e-12:
-                        self.force = True  # look at these gradients now
-                    self.loss_usual = usual + 0.05 * (min(abs(value), 3 * usual + 1e-12) - usual)
-        if self.nonfinite.waiting and root is not None:
-            self.nonfinite.before_backward(root)
+        self.backwards += 1
+        if type(tensors) is self.torch.Tensor and tensors.is_cpu and tensors.numel() == 1:
+            value = tensors.item()
+            limit = self.limit
+            if not -limit < value < limit or self.look:
+                self._loss(tensors, value)
         if self.look:
-            frame = sys._getframe(2)
-            file, line, _ = self.user_place(frame)
-            self.site = (file, line)
-            self.events.before_backward(root, self.site)
-            if root is not None and len(self.leaf_looks) < 2 and self.step >= (40 if self.leaf_looks else 10):
-                self._look_at_leaves(root)
+            started = time.perf_counter()
+            self._look(tensors if isinstance(tensors, self.torch.Tensor) else None)
+            self.look_spent += time.perf_counter() - started
+        if self.nonfinite.waiting and isinstance(tensors, self.torch.Tensor):
+            self.nonfinite.before_backward(tensors)
+
+    def _loss(self, root, value):
+        if not math.isfinite(value):
+            self._bad_loss(root, value)
+            return
+        size = abs(value)
+        if self.usual is None:
+            self.usual = size
+        else:
+            self.force = size > self.limit  # these gradients are worth a check
+            self.usual += 0.05 * (min(size, 3 * self.usual + 1e-12) - self.usual)
+        self.limit = 5 * self.usual + 1e-12
+
+    def _look(self, root):
+        file, line, _ = self.user_place(sys._getframe(3))
+        self.site = (file, line)
+        self.events.before_backward(root, self.site)
+        if root is not None and len(self.leaf_looks) < 2 and self.step >= (40 if self.leaf_looks else 10):
+            self._look_at_leaves(root)
 
     def after_backward(self):
+        started = time.perf_counter()
         self.events.after_backward()
+        self.look_spent += time.perf_counter() - started
 
     def _bad_loss(self, root, value):
         if self.nonfinite.done or self.nonfinite.base is not None:
             return
-        file, line, frame = self.user_place(sys._getframe(2))
+        file, line, frame = self.user_place(sys._getframe(3))
         exploded = next((r.exploded_at for r in self.rules.values() if r.exploded_at is not None), None)
         self.nonfinite.loss(root, value, self.step + 1, (file, line), frame, exploded, self.step)
 
     # -- step ---------------------------------------------------------------------------------------------------
     def before_step(self, optimizer):
-        watched = self.events.watch(optimizer)
-        findings = self.events.before_step(watched)
-        if watched.steps > self.step:
-            self.step = watched.steps
-        for item in findings:
-            self.sink.add(item)
-        self.check_in -= 1
-        if self.check_in <= 0 or self.force or (self.look and self._canary_died(watched)):
-            self._check(watched, optimizer)
+        watched = self.events.optimizers.get(id(optimizer)) or self.events.watch(optimizer)
+        watched.steps = step = watched.steps + 1
+        if step > self.step:
+            self.step = step
+        if watched.open:
+            started = time.perf_counter()
+            findings = self.events.before_step(watched)
+            self.look = any(w.open for w in self.events.optimizers.values())
+            for item in findings:
+                self.sink.add(item)
+            self._look_ends(started)
+        if step >= watched.wake or self.force:
+            if step >= watched.next_check or self.force or self._canary_died(watched):
+                self._check(watched)
+            watched.next_canary = step + self.canaries.every
+            watched.wake = min(watched.next_check, watched.next_canary)
+
+    def after_step(self, optimizer):
+        self.backwards_at_step = self.backwards
+        watched = self.events.optimizers.get(id(optimizer))
+        if watched is not None and watched.steps >= watched.next_look:
+            started = time.perf_counter()
+            self.events.after_step(watched)
+            self.look = self.look or watched.open
+            watched.next_look = watched.steps + self.looks.every
+            self.look_spent += time.perf_counter() - started
+
+    def _look_ends(self, started):
+        spent = self.look_spent + time.perf_counter() - started
+        self.look_spent = 0.0
+        self.spent += spent
+        if self.paced:
+            self.looks.spent(spent, self.step, self.step_seconds, self._share())
+
+    def _share(self):
+        return CREDIT_SHARE if self.spent < CREDIT else SHARE
 
     def _canary_died(self, watched):
         """One early parameter's gradient, scanned in about a microsecond: what breaks in backward spreads towards the
         input, so the first layers show it."""
+        started = time.perf_counter()
         parameter = watched.canary() if watched.canary is not None else None
         gradient = parameter.grad if parameter is not None else None
         if gradient is None:
@@ -118,17 +168,14 @@ class AutoGuard:
         if memory is None:
             return False
         address, count, kind = memory
-        return self.native.scan([address], [count], [kind], self.buffer)[1] != 0
+        died = self.native.scan([address], [count], [kind], self.buffer)[1] != 0
+        spent = time.perf_counter() - started
+        self.spent += spent
+        if self.paced:
+            self.canaries.spent(spent, watched.steps, self.step_seconds, self._share())
+        return died
 
-    def after_step(self, optimizer):
-        self.look_in -= 1
-        self.look = self.look_in <= 0
-        if self.look:
-            self.look_in = self.look_every
-            self.events.after_step(self.events.watch(optimizer))
-        self.ran_backward = False
-
-    def _check(self, watched, optimizer):
+    def _check(self, watched):
         from lowtide.gradients_rules import Rules
         from lowtide.gradients_scan import scan
 
@@ -148,11 +195,22 @@ class AutoGuard:
             self.good_step = self.step
             self._judge(rules, found, watched)
         rules.parameters, rules.describe = [], None  # hold nothing of the user's between checks
-        self._pace(started, forced)
+        self._pace(watched, started, forced)
+
+    def _pace(self, watched, started, forced):
+        now = time.perf_counter()
+        if self.mark is not None and not forced and self.step > self.mark[1]:
+            spent = (started - self.mark[0]) / (self.step - self.mark[1])
+            self.step_seconds = spent if self.step_seconds is None else 0.8 * self.step_seconds + 0.2 * spent
+        self.mark = (now, self.step)
+        self.spent += now - started
+        if self.paced and self.checks > 12:
+            self.check.spent(now - started, watched.steps, self.step_seconds, self._share())
+        watched.next_check = watched.steps + self.check.every
 
     def _judge(self, rules, found, watched):
         watched.empty = watched.empty if found.total_norm == 0 else 0
-        if found.total_norm == 0 and self.ran_backward:
+        if found.total_norm == 0:
             self._no_gradients(watched)
         items = rules.judge(self.step, found, self.site)
         self.checks += 1
@@ -163,7 +221,7 @@ class AutoGuard:
             self.sink.add(item)
 
     def _no_gradients(self, watched):
-        if self.ran_backward:
+        if self.backwards > self.backwards_at_step:
             for item in self.events.empty_step(watched, self.site):
                 self.sink.add(item)
 
@@ -176,20 +234,6 @@ class AutoGuard:
             (bad if row[3] or row[4] else good).append(parameters[index])
         file, line, frame = self.user_place(sys._getframe(3))
         self.nonfinite.gradients(bad, good, self.step, self.site or (file, line), frame, rules.exploded_at, self.good_step)
-
-    def _pace(self, started, forced):
-        now = time.perf_counter()
-        if self.last_time is not None and not forced:
-            spent = (started - self.last_time) / max(1, self.check_every)
-            self.step_seconds = spent if self.step_seconds is None else 0.8 * self.step_seconds + 0.2 * spent
-        self.last_time = now
-        self.spent += now - started
-        self.cost = now - started if not self.cost else 0.8 * self.cost + 0.2 * (now - started)
-        if self.paced and self.step_seconds and self.checks > 12:
-            share = CREDIT_SHARE if self.spent < CREDIT else SHARE
-            self.check_every = max(1, min(MAX_EVERY, math.ceil(self.cost / (share * self.step_seconds))))
-            self.look_every = max(1, min(16, math.ceil(LOOK_SECONDS / self.step_seconds))) if self.spent >= CREDIT else 1
-        self.check_in = self.check_every
 
     # -- parameters that nobody trains ----------------------------------------------------------------------------
     def _never_trained(self, rules, watched):

@@ -17,8 +17,9 @@ EMPTY_STEPS = 3      # steps in a row that found no gradient
 class Watched:
     """One optimizer's window: from one step to the next."""
 
-    def __init__(self, optimizer):
-        self.optimizer = weakref.ref(optimizer)
+    def __init__(self, optimizer, forget=None):
+        self.optimizer = weakref.ref(optimizer, forget)
+        self.wake = self.next_check = self.next_canary = self.next_look = 0  # steps at which something is to be done
         self.kind = type(optimizer).__name__
         self.steps = 0
         self.probe = None            # weak reference to the probe
@@ -68,10 +69,11 @@ class Events:
     def watch(self, optimizer):
         key = id(optimizer)
         watched = self.optimizers.get(key)
-        if watched is None or watched.optimizer() is not optimizer:
-            watched = self.optimizers[key] = Watched(optimizer)
-            for other in [k for k, w in self.optimizers.items() if w.optimizer() is None]:
-                del self.optimizers[other]
+        if watched is None:
+            # A new dictionary: a loop over the old one may be under way where the reference dies.
+            def forget(_):
+                self.optimizers = {k: w for k, w in self.optimizers.items() if k != key}
+            watched = self.optimizers[key] = Watched(optimizer, forget)
         return watched
 
     # -- backward -----------------------------------------------------------------------------------------------
@@ -96,13 +98,12 @@ class Events:
                 site, scaled = watched.pending
                 watched.sites.add(site)
                 watched.scaled |= scaled
-                watched.after_backward = float(gradient.detach().norm()) if gradient.numel() <= 65536 and gradient.is_cpu else None
+                watched.after_backward = float(gradient.detach().norm()) if gradient.numel() <= 65536 and gradient.is_cpu and watched.backwards > 1 else None
             watched.mark = mark
 
     # -- step ---------------------------------------------------------------------------------------------------
     def before_step(self, watched):
         """Closes the window that the step before opened."""
-        watched.steps += 1
         out = []
         if not watched.open:
             return out
