@@ -212,6 +212,12 @@ int64_t MonotonicNs() noexcept {
   return now.tv_sec * 1'000'000'000 + now.tv_nsec;
 }
 
+int64_t ThreadCpuNs() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
 int64_t WallNs() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);

@@ -51,6 +51,7 @@ int64_t ReadHeap() noexcept;
 bool HeapKnown() noexcept;
 
 int64_t MonotonicNs() noexcept;
+int64_t ThreadCpuNs() noexcept;  // processor time of the calling thread
 int64_t WallNs() noexcept;
 
 }  // namespace lowtide::record

@@ -11,14 +11,18 @@
 
 #include "record/got.h"
 #include "record/host.h"
+#include "record/looks.h"
 #include "record/tracker.h"
 
 namespace lowtide::record {
 namespace {
 
 // Parts per million of the run's time, and what a run may use up at its start.
-constexpr Budget kHeapBudget(1000, 6'000'000), kHostBudget(500, 3'000'000), kPythonBudget(500, 3'000'000),
+constexpr Budget kHeapBudget(1000, 6'000'000), kHostBudget(500, 4'000'000), kPythonBudget(1000, 10'000'000),
     kWorkerBudget(500, 5'000'000);
+// The interpreter counts its blocks by going through all of them: where that is slow, not at every step even at first.
+constexpr int64_t kSlowCountNs = 50'000;
+constexpr uint64_t kSlowCountEvery = 8;
 
 template <size_t N>
 void Copy(char (&to)[N], const char* from) noexcept {
@@ -94,11 +98,12 @@ int Recorder::OpenFile() noexcept {
 int Recorder::SetRank(int rank, int local_rank, int world_size) noexcept {
   if (!started_) return ENOENT;
   FileHeader* head = ring_.header();
-  const bool renamed = head->rank != rank;
   head->rank = rank;
   if (local_rank >= 0) head->local_rank = local_rank;
   if (world_size > 0) head->world_size = world_size;
-  return renamed && place_.open() && rank >= 0 ? place_.NameByRank(rank) : 0;
+  if (!place_.open() || rank < 0 || rank == named_rank_) return 0;
+  named_rank_ = rank;
+  return place_.NameByRank(rank);
 }
 
 void Recorder::SetRole(Role role) noexcept {
@@ -129,6 +134,10 @@ uint32_t Recorder::Step(StepSource source) noexcept {
   ring_.header()->step_source = source;
   ring_.Write(record);
   last_ = record;
+  if (steps_ >= next_look_) {
+    WriteLook(ring_, steps_);
+    next_look_ = steps_ + std::max<uint64_t>(8, steps_ / 12);
+  }
   return kStepCounted | (steps_ == 1 ? kStepFirst : 0u) | Answer();
 }
 
@@ -137,16 +146,20 @@ void Recorder::SampleHost(StepRecord& record) noexcept {
   record.heap_bytes = record.python_blocks = record.rss_bytes = record.shared_bytes = record.shm_used_bytes = kAbsent;
   record.fds = -1;
   record.own_us = 0;
-  const int64_t start = record.mono_ns;
-  const bool heap = heap_budget_.Allows(start), host = host_budget_.Allows(start), python = python_budget_.Allows(start);
+  const int64_t now = record.mono_ns;
+  const bool heap = heap_budget_.Allows(now), host = host_budget_.Allows(now);
+  const bool python = python_budget_.Allows(now) &&
+                      (python_cost_ns_ < kSlowCountNs || record.step % kSlowCountEvery == 0);
   if (!heap && !host && !python) return;
   Counters& counters = ring_.header()->counters;
-  int64_t now = start;
+  const int64_t start = ThreadCpuNs();  // not the wall's: what others do meanwhile is no cost of ours
+  int64_t before = start;
   const auto spend = [&](Budget& budget, uint64_t& samples) {
-    const int64_t after = MonotonicNs();
-    budget.Spend(after, after - now);
+    const int64_t after = ThreadCpuNs(), cost = after - before;
+    budget.Spend(now, cost);
     ++samples;
-    now = after;
+    before = after;
+    return cost;
   };
   if (heap && options_.heap) {
     record.heap_bytes = ReadHeap();
@@ -154,7 +167,7 @@ void Recorder::SampleHost(StepRecord& record) noexcept {
   }
   if (python && options_.python_blocks != nullptr) {
     record.python_blocks = options_.python_blocks();
-    spend(python_budget_, counters.samples_python);
+    python_cost_ns_ = spend(python_budget_, counters.samples_python);
   }
   if (host) {
     const ProcessFigures process = ReadStatm(proc_root_, 0);
@@ -165,17 +178,17 @@ void Recorder::SampleHost(StepRecord& record) noexcept {
     spend(host_budget_, counters.samples_host);
     if (const uint64_t loaded = LoadedLibraries(); loaded != libraries_) {
       Start(options_);
-      now = MonotonicNs();
+      before = ThreadCpuNs();
     }
   }
-  counters.own_ns += static_cast<uint64_t>(now - start);
-  record.own_us = static_cast<uint32_t>(std::min<int64_t>((now - start + 500) / 1000, UINT32_MAX));
+  counters.own_ns += static_cast<uint64_t>(before - start);
+  record.own_us = static_cast<uint32_t>(std::min<int64_t>((before - start + 500) / 1000, UINT32_MAX));
 }
 
 // The DataLoader's processes, from the trainer's side: they write nothing themselves, and nothing is read of them that
 // would hold up their memory. All records of one round carry the same step.
 void Recorder::SampleWorkers(const StepRecord& step) noexcept {
-  const int64_t start = MonotonicNs();
+  const int64_t start = ThreadCpuNs();
   for (uint32_t i = 0; i < workers_; ++i) {
     WorkerEntry& entry = ring_.worker_table()[i];
     if (entry.pid == 0 || entry.ended != 0) continue;
@@ -200,9 +213,9 @@ void Recorder::SampleWorkers(const StepRecord& step) noexcept {
     if (!alive) entry.ended = 1;
     ring_.Write(record);
   }
-  const int64_t after = MonotonicNs();
-  worker_budget_.Spend(after, after - start);
-  ring_.header()->counters.own_ns += static_cast<uint64_t>(after - start);
+  const int64_t cost = ThreadCpuNs() - start;
+  worker_budget_.Spend(step.mono_ns, cost);
+  ring_.header()->counters.own_ns += static_cast<uint64_t>(cost);
 }
 
 void Recorder::WriteDevices(const StepRecord& step) noexcept {
@@ -357,6 +370,7 @@ void Recorder::ForkChild() noexcept {
   const FileHeader* old = parent;
   self.ring_.Abandon();
   self.place_ = RingPlace();
+  self.named_rank_ = -1;
   self.steps_ = 0, self.epoch_ = 0, self.workers_ = 0, self.data_wait_ns_ = 0, self.phase_ = Phase::kStep;
   self.source_ = StepSource::kNone, self.last_ = {};
   if (self.ring_.CreateAnonymous(self.options_.sizes) != 0) {

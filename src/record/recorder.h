@@ -86,14 +86,16 @@ class Recorder {
   char directory_[1024] = {}, shm_directory_[256] = {}, shm_prefix_[64] = {}, proc_root_[256] = {};
   char shm_space_[320] = {};
   bool started_ = false;
+  int named_rank_ = -1;  // the rank that the file is called after
   StepSource source_ = StepSource::kNone;
   Phase phase_ = Phase::kStep;
-  uint64_t steps_ = 0, stop_at_ = 0;
+  uint64_t steps_ = 0, stop_at_ = 0, next_look_ = 8;
   uint32_t epoch_ = 0;
   int64_t data_wait_ns_ = 0;
   uint64_t libraries_ = 0;
   StepRecord last_{};
   Budget heap_budget_, host_budget_, python_budget_, worker_budget_;
+  int64_t python_cost_ns_ = 0;
   uint32_t workers_ = 0;  // entries of the worker table in use
 };
 

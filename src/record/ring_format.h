@@ -13,6 +13,7 @@
 //     kShards        LedgerShard per thread        cpu tensor bytes by step of birth
 //     kPools         LedgerShard: shm, then one per device
 //     kWorkerTable   WorkerEntry: DataLoader workers that the trainer knows
+//     kLooks         ring of Slot<LookRecord>      the ledger as it stood at some steps: at the end all is freed
 #pragma once
 
 #include <cstddef>
@@ -33,7 +34,7 @@ inline constexpr uint32_t kShardCount = 24;      // the last one is shared by al
 inline constexpr uint32_t kPoolCount = 1 + kMaxDevices;
 
 enum SectionId : uint32_t {
-  kSteps, kDevices, kWorkers, kMarks, kEvents, kSeries, kDeviceSeries, kShards, kPools, kWorkerTable, kSectionCount
+  kSteps, kDevices, kWorkers, kMarks, kEvents, kSeries, kDeviceSeries, kShards, kPools, kWorkerTable, kLooks, kSectionCount
 };
 
 enum class Phase : uint8_t { kStep = 0, kValidation = 1, kCheckpoint = 2, kOther = 3, kEpoch = 4 };
@@ -153,7 +154,7 @@ struct StepRecord {
   int64_t python_blocks;
   int64_t rss_bytes, shared_bytes;  // statm; RssAnon is about rss - shared
   int64_t shm_used_bytes;      // /dev/shm, all processes
-  int64_t shm_tensor_bytes;    // this process's shared-memory and mapped tensors
+  int64_t shm_tensor_bytes;    // this process's shared-memory and mapped tensors, whole pages
   int64_t cpu_blocks;          // tensor storages alive
   int32_t fds;                 // -1: not taken
   Phase phase;
@@ -208,6 +209,23 @@ struct EventRecord {
   char text[64];
 };
 
+// A piece of a look at the ledger: six cells of one pool and phase. A look is whole when its first and its last record
+// are there; one that was half given up by the ring is passed over.
+struct LookCell {
+  uint32_t bucket, blocks;     // as LedgerShard::cells
+  int64_t bytes;
+};
+inline constexpr uint32_t kLookCells = 6;
+struct LookRecord {
+  uint64_t step;               // of the look: steps ended
+  uint8_t pool;                // 0 cpu, 1 shm, 2 + i device i
+  uint8_t phase;               // of birth
+  uint8_t count;               // cells used
+  uint8_t edge;                // 1 the look's first record, 2 its last, 3 both
+  uint32_t shift;              // buckets are 2^shift steps wide
+  LookCell cells[kLookCells];
+};
+
 struct MinMax {
   int64_t min, max;            // both kAbsent when no sample was taken
 };
@@ -242,7 +260,7 @@ struct Slot {
   Record record;
 };
 static_assert(sizeof(StepRecord) == 112 && sizeof(DeviceRecord) == 112 && sizeof(WorkerRecord) == 112);
-static_assert(sizeof(MarkRecord) == 112 && sizeof(EventRecord) == 112 && sizeof(DeviceSeriesRecord) == 112);
+static_assert(sizeof(MarkRecord) == 112 && sizeof(EventRecord) == 112 && sizeof(LookRecord) == 112 && sizeof(DeviceSeriesRecord) == 112);
 static_assert(sizeof(Slot<SeriesRecord>) == 256);
 
 struct LedgerCell {

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "record/ledger_reader.h"
+#include "record/looks.h"
 #include "record/ring_file.h"
 #include "record/slot.h"
 
@@ -111,7 +112,8 @@ struct Ring::State {
   Cursor<WorkerRecord> workers;
   Cursor<MarkRecord> marks;
   Cursor<EventRecord> events;
-  ReadLoss loss;
+  Cursor<LookRecord> looks;
+  ReadLoss loss, looks_loss;  // looks are made to be given up
 };
 
 Ring::Ring(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -134,6 +136,7 @@ size_t Ring::Refresh() {
   Advance(s.file, kWorkers, s.workers, s.loss);
   Advance(s.file, kMarks, s.marks, s.loss);
   Advance(s.file, kEvents, s.events, s.loss);
+  Advance(s.file, kLooks, s.looks, s.looks_loss);
   return added;
 }
 
@@ -163,6 +166,7 @@ std::vector<DeviceSeriesRecord> Ring::DeviceSeries() const {
 }
 
 std::vector<LedgerRow> Ring::Ledger() const { return LedgerReader(state_->file).Rows(); }
+std::vector<LedgerLook> Ring::Looks() const { return GroupLooks(header(), state_->looks.records); }
 std::vector<SizeRow> Ring::Sizes() const { return LedgerReader(state_->file).Sizes(); }
 std::vector<PoolTotals> Ring::Totals() const { return LedgerReader(state_->file).Totals(); }
 

@@ -18,6 +18,12 @@ struct LedgerRow {
   int64_t bytes = 0, blocks = 0;    // alive now
 };
 
+// The ledger as it stood when `step` steps had ended.
+struct LedgerLook {
+  uint64_t step = 0;
+  std::vector<LedgerRow> rows;
+};
+
 // What is alive, by size: `min_bytes` is the smallest size in the class (four classes per power of two).
 struct SizeRow {
   std::string pool;
@@ -68,6 +74,9 @@ class Ring {
   std::vector<SeriesRecord> Series() const;
   std::vector<DeviceSeriesRecord> DeviceSeries() const;
   std::vector<LedgerRow> Ledger() const;                     // rows with something alive (or a non-zero count)
+  // Looks at the ledger that the process took as it went, oldest first: each a twelfth or so later than the one before.
+  // When the process has ended the ledger itself is empty, since the interpreter frees all it can.
+  std::vector<LedgerLook> Looks() const;
   std::vector<SizeRow> Sizes() const;
   std::vector<PoolTotals> Totals() const;
   std::vector<WorkerEntry> WorkerTable() const;

@@ -34,6 +34,7 @@ void Shapes(const RingSizes& sizes, Shape (&out)[kSectionCount]) noexcept {
       {kShards, sizeof(LedgerShard), kShardCount},
       {kPools, sizeof(LedgerShard), kPoolCount},
       {kWorkerTable, sizeof(WorkerEntry), sizes.worker_table},
+      {kLooks, sizeof(Slot<LookRecord>), sizes.looks},
   };
   std::memcpy(out, shapes, sizeof(shapes));
 }
@@ -163,6 +164,7 @@ void RingWriter::Write(const DeviceRecord& record) noexcept {
 void RingWriter::Write(const WorkerRecord& record) noexcept { Append(kWorkers, record); }
 void RingWriter::Write(const MarkRecord& record) noexcept { Append(kMarks, record); }
 void RingWriter::Write(const EventRecord& record) noexcept { Append(kEvents, record); }
+void RingWriter::Write(const LookRecord& record) noexcept { Append(kLooks, record); }
 
 void RingWriter::Abandon() noexcept {
   base_ = nullptr;

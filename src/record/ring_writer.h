@@ -11,7 +11,7 @@ namespace lowtide::record {
 // Entries per section. The file's size follows from them: 5 MB with these.
 struct RingSizes {
   uint32_t steps = 16384, devices = 8192, workers = 4096, marks = 4096, events = 512;
-  uint32_t series = 2048, device_series = 256, worker_table = 256;
+  uint32_t series = 2048, device_series = 256, worker_table = 256, looks = 2048;
 };
 
 // Writes one ring file. Nothing here throws, prints or allocates after Create; every failure is a return value.
@@ -45,6 +45,7 @@ class RingWriter {
   void Write(const WorkerRecord& record) noexcept;
   void Write(const MarkRecord& record) noexcept;
   void Write(const EventRecord& record) noexcept;
+  void Write(const LookRecord& record) noexcept;
   // The header is complete: from now on readers may believe it.
   void Publish() noexcept;
 

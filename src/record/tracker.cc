@@ -25,6 +25,7 @@ using OomFunction = void (*)(int64_t, size_t, size_t, uint16_t);
 // Blocks from this size on are remembered in the table: a request that fails is then PyTorch's own, and its message
 // names the size that the user asked for; nor is the page behind the block touched.
 constexpr size_t kLarge = 1 << 20;
+constexpr int64_t kMapPage = 4096;
 constexpr int64_t kUnsaid = 32 << 10;  // bytes that a thread keeps to itself before it tells the running total
 
 struct State {
@@ -203,6 +204,8 @@ void TakeReport(void* block, int64_t size, size_t allocated, size_t reserved, ui
     Lost(g.counters->foreign_frees);
   }
   if (size > 0) {
+    // A mapped tensor takes whole pages, however small it is: that is what /dev/shm loses.
+    if (pool == 0) size = (size + kMapPage - 1) / kMapPage * kMapPage;
     const Birth birth = clock_.now();
     if (table.Insert(block, {size, birth, static_cast<uint8_t>(pool)})) {
       CountPool(pool, size, birth, 1);
