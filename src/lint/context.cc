@@ -78,7 +78,7 @@ bool Periodic(const Module& m, NodeId id, NodeId loop) {
 
 bool IsRankName(std::string_view name) {
   return HasHint(name, {"rank", "is_main", "main_process", "is_master", "master_process", "is_chief", "is_primary", "global_zero",
-                        "rank_zero", "is_root", "gpu_id", "is_head", "on_main", "master_only", "main_worker", "is_first_worker", "primary",
+                        "rank_zero", "is_root", "gpu_id", "is_head", "on_main", "master_only", "is_first_worker", "primary",
                         "process_index", "is_logging_process", "is_writer", "master"});
 }
 
@@ -234,7 +234,7 @@ std::vector<Atom> PathsIntoBackward(const Module& m, const Flow& flow, int funct
     } else if (int callee = flow.ResolveCall(id); callee > 0 && m.Has(kA_backward) && m.Contains(m.functions()[callee].node, {kA_backward, kA_manual_backward}) && !m.Inside(id, m.functions()[callee].node)) {
       // handed to a function that differentiates
       if (NodeId list = m.Child(id, Field::k_arguments)) add_all(list);
-    } else if (name && (name == kA_step || HasHint(m.Name(name), {"backward", "backprop", "optimize", "update_param"}))) {
+    } else if (name && HasHint(m.Name(name), {"backward", "backprop", "optimize", "update_param"})) {
       if (NodeId list = m.Child(id, Field::k_arguments)) add_all(list);
     }
   }

@@ -340,6 +340,15 @@ void Executor::ExecIf(NodeId id) {
       branches.push_back(Take(mark));
     }
   }
+  Atom settled = kNoAtom;
+  // `if isinstance(x, torch.Tensor): x = x.item()`: afterwards x holds no graph, whichever way it went.
+  if (Atom tested = TypeTested(m_.Child(id, Field::k_condition)); tested && !branches.empty()) {
+    for (const Change& change : branches[0]) {
+      if (change.path != tested || change.before.attached() || change.before.params) continue;
+      for (auto& branch : branches) std::erase_if(branch, [&](const Change& other) { return &branch != &branches[0] && other.path == tested; });
+      settled = tested;
+    }
+  }
   if (!has_else) branches.emplace_back();
   // Joined by hand over all branches: a name that every branch sets loses its old value.
   std::unordered_map<Atom, std::pair<Value, size_t>> joined;
@@ -357,8 +366,20 @@ void Executor::ExecIf(NodeId id) {
   }
   for (Atom path : order) {
     auto& [value, count] = joined[path];
-    Set(path, count < branches.size() && Known(path) ? Union(value, Get(path)) : value);
+    bool keeps_old = count < branches.size() && Known(path) && path != settled;
+    Set(path, keeps_old ? Union(value, Get(path)) : value);
   }
+}
+
+// The path that a test asks for being a tensor: isinstance(x, Tensor), torch.is_tensor(x), hasattr(x, "item").
+Atom Executor::TypeTested(NodeId test) const {
+  if (!test) return kNoAtom;
+  for (NodeId id = test; id < m_[test].last; ++id) {
+    if (m_.KindOf(id) == Kind::kAttribute && m_.LastName(id) == kA_requires_grad) return m_.Path(m_.Child(id, Field::k_object));
+    if (m_.KindOf(id) != Kind::kCall) continue;
+    if (In(m_.CalleeName(id), {kA_isinstance, kA_is_tensor, kA_hasattr, kA_issubclass})) return m_.Path(m_.Argument(id, 0));
+  }
+  return kNoAtom;
 }
 
 void Executor::ExecLoop(NodeId id) {
@@ -614,6 +635,7 @@ Value Executor::EvalUncached(NodeId id) {
       Value a = Eval(first);
       Eval(test);
       Value b = Eval(other);
+      if (Atom tested = TypeTested(test); tested && !a.attached() && !a.params && m_.Path(other) == tested) return a;
       return Union(a, b);
     }
     case Kind::kNamed: {
@@ -1051,6 +1073,7 @@ Value Executor::EvalTorch(NodeId call, Atom name, const Value& arguments) {
     uint16_t flags = wants && m_.KindOf(wants) == Kind::kTrue ? kTensor | kLeaf : kTensor;
     return Value{flags, 0, 0};
   }
+  if (name == kA_all_gather && m_.Qualified(m_.Callee(call)).find(".nn.") != std::string::npos) return Computed(arguments);
   if (DropsGraph(name) || In(name, {kA_no_grad, kA_inference_mode, kA_save, kA_manual_seed, kA_is_tensor, kA_all_gather})) {
     return Value{kTensor, 0, 0};
   }

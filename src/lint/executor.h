@@ -59,6 +59,7 @@ class Executor {
   Value EvalChildren(NodeId id);
   Value Constructor(NodeId call, Atom name);
   Value Computed(Value value) const;  // the result of a differentiable operation on `value`
+  Atom TypeTested(NodeId test) const;
   void MarkBacked(NodeId id);
   uint8_t Hints(Atom name);
   uint32_t AddDep(Atom name, Atom cls, NodeId call, bool named_loss);

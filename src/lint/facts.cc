@@ -172,7 +172,8 @@ class Summary {
   const Flow& flow_;
   ModuleFacts::Data data_;
   bool has_rank_ = m_.text().find("rank") != std::string_view::npos || m_.text().find("main_process") != std::string_view::npos ||
-                   m_.text().find("master") != std::string_view::npos;
+                   m_.text().find("master") != std::string_view::npos || m_.text().find("gpu_id") != std::string_view::npos ||
+                   m_.text().find("primary") != std::string_view::npos || m_.text().find("is_main") != std::string_view::npos;
 };
 
 }  // namespace

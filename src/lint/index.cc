@@ -9,7 +9,39 @@ Index::~Index() = default;
 Index::Index(Index&&) noexcept = default;
 Index& Index::operator=(Index&&) noexcept = default;
 
+namespace {
+
+// The folder below what all paths share, for files of a package: "src/pkg/a/b.py" and "src/pkg/c.py" belong together
+// when src/pkg/__init__.py exists.
+void FindPackages(const std::vector<const ModuleFacts*>& modules, std::unordered_map<const ModuleFacts::Data*, uint64_t>& packages) {
+  if (modules.empty()) return;
+  std::string_view shared = modules[0]->path();
+  for (const ModuleFacts* facts : modules) {
+    std::string_view path = facts->path();
+    size_t same = 0;
+    while (same < shared.size() && same < path.size() && shared[same] == path[same]) ++same;
+    shared = shared.substr(0, same);
+  }
+  size_t root = shared.rfind('/') == std::string_view::npos ? 0 : shared.rfind('/') + 1;
+  auto top = [&](std::string_view path) {
+    size_t slash = path.find('/', root);
+    return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
+  };
+  std::unordered_map<std::string_view, bool> is_package;
+  for (const ModuleFacts* facts : modules) {
+    std::string_view path = facts->path(), folder = top(path);
+    if (!folder.empty() && path.substr(folder.size()) == "/__init__.py") is_package[folder] = true;
+  }
+  for (const ModuleFacts* facts : modules) {
+    std::string_view folder = top(facts->path());
+    if (is_package.count(folder)) packages[&facts->data()] = HashName(folder);
+  }
+}
+
+}  // namespace
+
 Index::Index(const std::vector<const ModuleFacts*>& modules) : Index() {
+  FindPackages(modules, data_->packages);
   for (const ModuleFacts* facts : modules) {
     const ModuleFacts::Data& module = facts->data();
     for (const FunctionFacts& function : module.functions) {
@@ -120,16 +152,17 @@ std::vector<CallRef> Callers(const Index::Data& index, const ModuleFacts::Data& 
 bool AllCallers(const Index::Data& index, const ModuleFacts::Data& module, uint64_t name, uint8_t flag, uint32_t function_flag, int depth) {
   if (depth > 4) return false;
   std::vector<CallRef> callers = Callers(index, module, name);
-  if (callers.empty()) return false;
+  bool any = false;
   for (const CallRef& ref : callers) {
-    if (ref.call->flags & flag) continue;
     const FunctionFacts& caller = ref.module->functions[ref.call->caller];
+    if (caller.name == name && caller.name) continue;  // overriding methods that call super; recursion
+    any = true;
+    if (ref.call->flags & flag) continue;
     if (function_flag && caller.flags & function_flag) continue;
-    if (caller.name == name && caller.name) continue;  // overriding methods that call super
     if (caller.name && AllCallers(index, *ref.module, caller.name, flag, function_flag, depth + 1)) continue;
     return false;
   }
-  return true;
+  return any;
 }
 
 bool DecoratorSwitchesOff(const Index::Data& index, const ModuleFacts::Data& module, uint64_t name) {
@@ -153,10 +186,12 @@ bool Cleared(const Index::Data& index, const ModuleFacts::Data& module, uint64_t
 bool Keeps(const Query& query, const ModuleFacts::Data& module, const Index::Data& index) {
   std::vector<FunctionRef> candidates = Candidates(index, module, query.name, query.cls);
   if (candidates.empty()) return false;
-  return std::all_of(candidates.begin(), candidates.end(), [&](const FunctionRef& ref) {
+  auto keeps = [&](const FunctionRef& ref) {
     uint16_t bit = static_cast<uint16_t>(1u << std::min<int>(query.number, 15));
     return (ref.function->keeps & bit) != 0 && !(ref.function->flags & kUnderNoGrad);
-  });
+  };
+  if (!query.cls) return std::any_of(candidates.begin(), candidates.end(), keeps);
+  return std::all_of(candidates.begin(), candidates.end(), keeps);
 }
 
 // Loaders of this class that have, or may have, workers; or no loader at all that is known to be of this class.
@@ -169,10 +204,22 @@ bool HasWorkers(const Query& query, const Index::Data& index) {
 bool CalledNearby(const Query& query, const ModuleFacts::Data& module, const Index::Data& index) {
   auto found = index.calls.find(query.name);
   if (found == index.calls.end()) return false;
+  if (query.confirm) return true;  // anywhere in the project counts
   for (const CallRef& ref : found->second) {
     if (ref.module == &module || Imports(*ref.module, module.stem) || Imports(module, ref.module->stem)) return true;
+    auto mine = index.packages.find(&module), theirs = index.packages.find(ref.module);
+    if (mine != index.packages.end() && theirs != index.packages.end() && mine->second == theirs->second) return true;
+    // Both imported by the same program.
+    for (uint64_t name : {module.stem, ref.module->stem}) {
+      uint64_t other = name == module.stem ? ref.module->stem : module.stem;
+      auto importers = index.importers.find(name);
+      if (importers == index.importers.end() || importers->second.size() > 50) continue;
+      for (const ModuleFacts::Data* importer : importers->second) {
+        if (Imports(*importer, other)) return true;
+      }
+    }
   }
-  return query.confirm;  // anywhere in the project counts
+  return false;
 }
 
 }  // namespace

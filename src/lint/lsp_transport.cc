@@ -55,8 +55,14 @@ LspStream::Event LspStream::Read(std::string& body) {
     if (!Fill()) return Event::kEnd;
   }
   auto length = HeaderLength(header_end);
+  if (!length) {
+    // Rubbish before a good header: only the rubbish is passed over.
+    size_t header = buffer_.rfind("Content-Length:", header_end);
+    bool behind_rubbish = header != std::string::npos && header > 0;
+    buffer_.erase(0, behind_rubbish ? header : header_end + separator);
+    return Event::kBroken;
+  }
   buffer_.erase(0, header_end + separator);
-  if (!length) return Event::kBroken;
   if (*length > kMostBody) {
     for (size_t left = *length; left > 0;) {
       size_t take = std::min(left, buffer_.size());

@@ -327,7 +327,8 @@ bool Module::IsLightning(int cls) const {
 bool Module::IsNnModule(int cls) const {
   if (cls < 0) return false;
   if (DerivesFrom(cls, {kA_Module, kA_LightningModule, kA_Sequential, kA_ModuleList, kA_PreTrainedModel})) return true;
-  return FindMethod(cls, kA_forward) >= 0 && !DerivesFrom(cls, {kA_Function});
+  bool own = classes_[cls].bases.empty() || (classes_[cls].bases.size() == 1 && classes_[cls].bases[0] == kA_object);
+  return !own && FindMethod(cls, kA_forward) >= 0 && !DerivesFrom(cls, {kA_Function});
 }
 
 NodeId Module::Ancestor(NodeId id, std::initializer_list<Kind> kinds, NodeId stop) const {

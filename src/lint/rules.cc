@@ -43,14 +43,35 @@ bool RuleSet::Has(std::string_view code) const {
   return false;
 }
 
-bool ResetInside(const Module& m, NodeId outer, Atom path) {
+namespace {
+
+// `x = first` in the other branch of an `if` around `at`, or under `if x is None`.
+bool OnlySetsUp(const Module& m, NodeId assignment, NodeId at, Atom path) {
+  if (!at) return false;
+  for (NodeId statement = m.Ancestor(assignment, {Kind::kIf}); statement; statement = m.Ancestor(statement, {Kind::kIf})) {
+    if (m.Inside(at, statement)) {
+      NodeId mine = assignment, theirs = at;
+      while (m[mine].parent != statement) mine = m[mine].parent;
+      while (m[theirs].parent != statement) theirs = m[theirs].parent;
+      return mine != theirs;
+    }
+    NodeId test = m.Child(statement, Field::k_condition);
+    std::string_view text = test ? m.Text(test) : std::string_view();
+    if (test && m.HasPath(test, path) && (text.find("None") != text.npos || text.find("not ") != text.npos || text.find("== 0") != text.npos)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool ResetInside(const Module& m, NodeId outer, Atom path, NodeId at) {
   NodeId body = m.Child(outer, Field::k_body);
   if (!body) body = outer;
   for (NodeId id = body; id < m[body].last; ++id) {
     switch (m.KindOf(id)) {
       case Kind::kAssignment: {
         NodeId left = m.Child(id, Field::k_left), right = m.Child(id, Field::k_right);
-        if (!left || !right || m.HasPath(right, path)) break;
+        if (!left || !right || m.HasPath(right, path) || OnlySetsUp(m, id, at, path)) break;
         if (m.Path(left) == path) return true;
         if (m.KindOf(left) == Kind::kPatternList || m.KindOf(left) == Kind::kTuplePattern) {
           for (NodeId part = m.First(left); part; part = m.Next(part)) {
@@ -82,12 +103,20 @@ bool ResetInside(const Module& m, NodeId outer, Atom path) {
 NodeId SurvivesLoop(const Module& m, NodeId id, Atom path) {
   NodeId survives = 0;
   for (NodeId loop = m.EnclosingLoop(id); loop; loop = m.EnclosingLoop(loop)) {
-    if (ResetInside(m, loop, path)) break;
+    if (ResetInside(m, loop, path, id)) break;
     NodeId left = m.KindOf(loop) == Kind::kFor ? m.Child(loop, Field::k_left) : 0;
     if (left && m.HasPath(left, path)) break;
     survives = loop;
   }
   return survives;
+}
+
+bool DiesWithStep(const Module& m, const Flow& flow, NodeId loop) {
+  if (CallsStep(m, flow, m.Child(loop, Field::k_body))) return false;
+  for (NodeId up = m.EnclosingLoop(loop); up; up = m.EnclosingLoop(up)) {
+    if (CallsStep(m, flow, m.Child(up, Field::k_body))) return true;
+  }
+  return false;
 }
 
 bool IsTestFile(std::string_view path) {

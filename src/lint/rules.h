@@ -42,9 +42,12 @@ LOWTIDE_LINT_RULES(X)
 // ---- shared by several rules
 
 // Assignments to `path` inside `outer` that do not themselves read it: a fresh start.
-bool ResetInside(const Module& m, NodeId outer, Atom path);
+// One in the other branch of an `if` around `at`, or under a test for None, only sets it up.
+bool ResetInside(const Module& m, NodeId outer, Atom path, NodeId at = 0);
 // The outermost loop around `id` through which what `path` names survives; 0 when each iteration starts it anew.
 NodeId SurvivesLoop(const Module& m, NodeId id, Atom path);
+// The loops through which it survives end before the optimizer steps: gradient accumulation within one step.
+bool DiesWithStep(const Module& m, const Flow& flow, NodeId loop);
 bool IsTestFile(std::string_view path);
 // The function's own calls say that it is one training step: it differentiates, and is no loop itself.
 bool IsStepFunction(const Module& m, const Flow& flow, int function);

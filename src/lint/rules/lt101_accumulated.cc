@@ -81,6 +81,7 @@ class Rule101 {
     if (loop && !training && EvaluatesHere(function, name)) evaluating = loop;
     bool step_method = of_self && !loop && IsStepFunction(m_, flow_, function) && !ResetInside(m_, m_.functions()[function].body, path);
     if (!training && !evaluating && !step_method) return;
+    if (loop && DiesWithStep(m_, flow_, loop)) return;
     if (training && ReturnedToTrainer(function, path, training)) return;
     Report(a, added, value, training != 0 || step_method, function);
   }

@@ -96,6 +96,7 @@ class Rule102 {
     bool evaluating = loop && !training && Evaluates(function, name);
     bool step = (of_self || of_module) && !loop && IsStepFunction(m_, flow_, function);
     if (!training && !evaluating && !step) return;
+    if (loop && DiesWithStep(m_, flow_, loop)) return;
     if (training && !CallsBackward(m_, flow_, m_.EnclosingLoop(at)) && Returned(function, path)) return;
     if ((of_self || of_module) && Reread(path, function)) return;
     bool backed = (value.flags & kBacked) != 0;

@@ -39,12 +39,22 @@ bool Divides(const Module& m, NodeId expression) {
   return false;
 }
 
+// `path = ...`, also within a tuple of targets.
+bool Sets(const Module& m, NodeId target, Atom path) {
+  if (m.Path(target) == path) return true;
+  if (m.KindOf(target) != Kind::kPatternList && m.KindOf(target) != Kind::kTuplePattern) return false;
+  for (NodeId part : m.Children(target)) {
+    if (Sets(m, part, path)) return true;
+  }
+  return false;
+}
+
 // The loss, or something it is computed from in this loop, is divided.
 bool LossDivided(const Module& m, const Flow& flow, NodeId outer, NodeId target, int depth = 0) {
   if (Divides(m, target) || AccumulationName(m.Text(target))) return true;
   for (NodeId at = target; at < m[target].last; ++at) {
     Atom path = m.KindOf(at) == Kind::kIdentifier || m.KindOf(at) == Kind::kAttribute || m.KindOf(at) == Kind::kSubscript ? m.Path(at) : static_cast<Atom>(kNoAtom);
-    if (!path || path == kA_self) continue;
+    if (!path || path == kA_self || flow.Of(at).flags & (kModel | kData | kLossFn)) continue;
     for (NodeId id : m.Nodes(Kind::kAugmentedAssignment)) {
       NodeId left = m.Child(id, Field::k_left), right = m.Child(id, Field::k_right);
       if (!m.Inside(id, outer) || !left || !right || m.Path(left) != path) continue;
@@ -54,7 +64,7 @@ bool LossDivided(const Module& m, const Flow& flow, NodeId outer, NodeId target,
     }
     for (NodeId id : m.Nodes(Kind::kAssignment)) {
       NodeId left = m.Child(id, Field::k_left), right = m.Child(id, Field::k_right);
-      if (!left || !right || !m.Inside(id, outer) || !m.HasPath(left, path) || m.Inside(target, id)) continue;
+      if (!left || !right || !m.Inside(id, outer) || !Sets(m, left, path) || m.Inside(target, id)) continue;
       if (Divides(m, right) || AccumulationName(m.Text(right))) return true;
       if (depth < 3 && LossDivided(m, flow, outer, right, depth + 1)) return true;
       // a function of this file that divides what it returns

@@ -38,7 +38,7 @@ void CheckDatasetCuda(const Scope& scope, Reporter& report) {
                                     "`" + std::string(m.Name(cls.name)) + "` " + (per_item ? "puts each item on the GPU" : "holds CUDA tensors or a CUDA model") +
                                         ": every worker process opens its own CUDA context and copy, and forked workers fail",
                                     "return CPU tensors; move the batch in the training loop with .to(device, non_blocking=True)");
-      pending.Needs({Ask::kHasWorkers, false, 255, 0, HashName(m.Name(cls.name)), 0});
+      if (per_item) pending.Needs({Ask::kHasWorkers, false, 255, 0, HashName(m.Name(cls.name)), 0});
       break;
     }
   }

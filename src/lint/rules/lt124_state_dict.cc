@@ -76,7 +76,10 @@ class Rule124 {
       NodeId left = m_.Child(id, Field::k_left), right = m_.Child(id, Field::k_right);
       if (id > after && id < loop && left && right && m_.FunctionOf(id) == function && m_.Path(left) == name && !m_.Contains(right, {name})) return true;
     }
-    // Read inside the loop: kept on purpose.
+    // Read inside the loop: kept on purpose. Set there, it is another thing by the same name.
+    for (NodeId id : m_.Nodes(Kind::kAssignment)) {
+      if (m_.Inside(id, loop) && m_.Path(m_.Child(id, Field::k_left)) == name) return false;
+    }
     return m_.Contains(loop, {name});
   }
 
