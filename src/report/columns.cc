@@ -40,16 +40,18 @@ Character At(std::string_view text, size_t at) {
   return {text.substr(at, length), length, In(kNone, code) ? 0 : In(kWide, code) ? 2 : 1};
 }
 
-// Appends what fits; returns the columns taken.
-int Fit(std::string_view text, int columns, std::string& out) {
+// Appends what fits; returns the columns taken and sets `used` to the bytes of `text` that fitted.
+int Fit(std::string_view text, int columns, std::string& out, size_t* used = nullptr) {
   int taken = 0;
-  for (size_t at = 0; at < text.size();) {
+  size_t at = 0;
+  while (at < text.size()) {
     Character character = At(text, at);
     if (taken + character.columns > columns) break;
     out += character.bytes;
     taken += character.columns;
     at += character.length;
   }
+  if (used) *used = at;
   return taken;
 }
 
@@ -69,6 +71,25 @@ std::string CutTo(std::string_view text, int columns) {
   std::string out;
   Fit(text, columns, out);
   return out;
+}
+
+std::vector<std::string> WrapTo(std::string_view text, int columns) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    std::string line;
+    size_t used = 0;
+    Fit(text, std::max(columns, 2), line, &used);
+    size_t space = used < text.size() && text[used] != ' ' ? text.substr(0, used).rfind(' ') : std::string_view::npos;
+    if (space != std::string_view::npos && space > used / 2) {
+      line.clear();
+      Fit(text.substr(0, space), columns, line);
+      used = space;
+    }
+    lines.push_back(line);
+    text.remove_prefix(used);
+    while (text.starts_with(' ')) text.remove_prefix(1);
+  }
+  return lines;
 }
 
 std::string FitLeft(std::string_view text, int columns) {

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lowtide::report {
 
@@ -15,5 +16,8 @@ std::string FitRight(std::string_view text, int columns);
 
 // `text` cut to at most `columns`, not filled.
 std::string CutTo(std::string_view text, int columns);
+
+// `text` as lines of at most `columns`, broken at spaces where there are any.
+std::vector<std::string> WrapTo(std::string_view text, int columns);
 
 }  // namespace lowtide::report

@@ -68,9 +68,10 @@ class Live {
     }
     std::string state = words_.Say(Phrase::kWatchStep, FormatCount(steps));
     if (!ended.empty()) state += "  " + words_.Ended(ended);
-    int left = std::max(10, terminal_.width - DisplayWidth(state) - 10);
-    std::string name = CutTo(view_.command.empty() ? view_.folder : view_.command, left);
-    lines_.push_back(terminal_.Bold("lowtide") + "  " + name + "  " + terminal_.Dim(CutTo(state, terminal_.width - 10)));
+    int room = terminal_.width - 9;
+    state = CutTo(state, std::max(room / 2, room - 40));
+    std::string name = CutTo(view_.command.empty() ? view_.folder : view_.command, room - 2 - DisplayWidth(state));
+    lines_.push_back(terminal_.Bold("lowtide") + "  " + name + "  " + terminal_.Dim(state));
   }
 
   // Leaves at most `room` rows, dropping the calmest from the end; returns how many went.
@@ -129,11 +130,12 @@ class Live {
   // Why, for at most three causes that need attention.
   std::vector<std::string> Reasons() const {
     std::vector<std::string> reasons;
+    int causes = 0;
     for (const Card& card : Select(view_).attention) {
-      if (reasons.size() == 3) break;
+      if (++causes > 3) break;
       std::string where = words_.Pool(card.row->pool) + (many_ranks_ ? words_.Say(Phrase::kOnRank, card.row->rank) : "");
       std::string text = where + ": " + words_.Pick(card.row->reason, card.row->reason_zh);
-      reasons.push_back(CutTo(text, terminal_.width));
+      for (std::string& line : WrapTo(text, terminal_.width)) reasons.push_back(std::move(line));
     }
     if (!reasons.empty()) reasons.insert(reasons.begin(), "");
     return reasons;
