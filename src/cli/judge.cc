@@ -74,9 +74,8 @@ void RankJudge::Update(const record::Ring& ring) {
     AddWholeRun(ring);
   }
   AddSteps(ring);
-  AddDevices(ring);
+  AddDevices(ring, UINT64_MAX);
   AddWorkers(ring);
-  if (last_step_ >= next_look_) LookAtLedger(ring);
 }
 
 // A ring that has run over: the start of the run is in the thinned series.
@@ -104,9 +103,12 @@ void RankJudge::AddSteps(const record::Ring& ring) {
   const auto& steps = ring.steps();
   auto at = std::upper_bound(steps.begin(), steps.end(), last_step_,
                              [](uint64_t step, const StepRecord& record) { return step < record.step; });
+  const auto looks = ring.Looks();
   for (; at != steps.end(); ++at) {
     AddMarks(ring, at->step);
     AddStep(*at);
+    AddDevices(ring, at->step);
+    AddLooks(looks, at->step);
   }
 }
 
@@ -140,21 +142,22 @@ void RankJudge::AddStep(const StepRecord& record) {
   last_step_ = record.step;
 }
 
-void RankJudge::AddDevices(const record::Ring& ring) {
-  uint64_t last = last_device_step_;
-  for (const record::DeviceRecord& record : ring.devices()) {
-    if (record.step <= last_device_step_ || record.allocated_bytes == kAbsent) continue;
+void RankJudge::AddDevices(const record::Ring& ring, uint64_t until_step) {
+  const auto& records = ring.devices();
+  auto at = std::upper_bound(records.begin(), records.end(), last_device_step_,
+                             [](uint64_t step, const record::DeviceRecord& record) { return step < record.step; });
+  for (; at != records.end() && at->step <= until_step; ++at) {
+    last_device_step_ = at->step;
+    if (at->allocated_bytes == kAbsent) continue;
     series::Point point;
-    point.step = record.step;
-    point.time_s = static_cast<double>(record.mono_ns) * 1e-9;
-    point.phase = PhaseOf(record.phase);
-    point.value = Bytes(record.allocated_bytes);
-    point.reserved = Bytes(record.reserved_bytes);
-    point.peak = Bytes(record.peak_bytes);
-    Add(record::DeviceName(record.type, record.index), point);
-    last = std::max(last, record.step);
+    point.step = at->step;
+    point.time_s = static_cast<double>(at->mono_ns) * 1e-9;
+    point.phase = PhaseOf(at->phase);
+    point.value = Bytes(at->allocated_bytes);
+    point.reserved = Bytes(at->reserved_bytes);
+    point.peak = Bytes(at->peak_bytes);
+    Add(record::DeviceName(at->type, at->index), point);
   }
-  last_device_step_ = last;
 }
 
 // Samples of one moment share a step: their sum is the pool's figure.
@@ -173,16 +176,21 @@ void RankJudge::AddWorkers(const record::Ring& ring) {
   }
 }
 
-void RankJudge::LookAtLedger(const record::Ring& ring) {
-  next_look_ = last_step_ + std::max<uint64_t>(8, last_step_ / 4);
-  std::map<std::string, std::vector<verdict::LedgerRow>> rows;
-  for (const record::LedgerRow& row : ring.Ledger()) {
-    rows[row.pool].push_back({row.first_step, row.last_step, PhaseOf(row.phase), static_cast<double>(row.bytes),
-                              static_cast<double>(row.blocks)});
-  }
-  for (auto& [name, pool] : pools_) {
-    bool kept = name == "shm" ? reports_ : name == "cpu" || name.rfind("cuda", 0) == 0 || name.rfind("xpu", 0) == 0;
-    if (kept) pool.engine->SetLedger(rows[name]);
+// Looks that lie between the last step and `until_step`: an engine wants each at its own time.
+void RankJudge::AddLooks(const std::vector<record::LedgerLook>& looks, uint64_t until_step) {
+  for (const record::LedgerLook& look : looks) {
+    if (look.step <= last_look_ || look.step > until_step) continue;
+    last_look_ = look.step;
+    std::map<std::string, std::vector<verdict::LedgerRow>> rows;
+    for (const record::LedgerRow& row : look.rows) {
+      rows[row.pool].push_back({row.first_step, row.last_step, PhaseOf(row.phase), static_cast<double>(row.bytes),
+                                static_cast<double>(row.blocks)});
+    }
+    for (auto& [name, pool] : pools_) {
+      bool device = name.find(':') != std::string::npos && name.rfind("device-other", 0) != 0;
+      bool kept = name == "cpu" || (reports_ && (name == "shm" || device));
+      if (kept) pool.engine->SetLedger(rows[name]);
+    }
   }
 }
 

@@ -46,10 +46,10 @@ class RankJudge {
   void AddWholeRun(const record::Ring& ring);
   void AddSteps(const record::Ring& ring);
   void AddStep(const record::StepRecord& record);
-  void AddDevices(const record::Ring& ring);
+  void AddDevices(const record::Ring& ring, uint64_t until_step);
   void AddWorkers(const record::Ring& ring);
   void AddMarks(const record::Ring& ring, uint64_t until_step);
-  void LookAtLedger(const record::Ring& ring);
+  void AddLooks(const std::vector<record::LedgerLook>& looks, uint64_t until_step);
   void Add(const std::string& pool, series::Point point);
   Pool& PoolOf(const std::string& name, double first_value);
   void Show(Pool& pool, uint64_t step, double value);
@@ -61,7 +61,7 @@ class RankJudge {
   double other_memory_ = 0;             // resident bytes at the first sample
   std::map<std::string, double> device_capacity_;
   std::map<std::string, Pool> pools_;
-  uint64_t last_step_ = 0, last_device_step_ = 0, next_look_ = 24;
+  uint64_t last_step_ = 0, last_device_step_ = 0, last_look_ = 0;
   size_t marks_seen_ = 0, workers_seen_ = 0, steps_seen_ = 0;
 };
 

@@ -21,8 +21,7 @@ constexpr uint32_t kEntryBytes[kSectionCount] = {
     sizeof(Slot<StepRecord>),   sizeof(Slot<DeviceRecord>),       sizeof(Slot<WorkerRecord>),
     sizeof(Slot<MarkRecord>),   sizeof(Slot<EventRecord>),        sizeof(Slot<SeriesRecord>),
     sizeof(Slot<DeviceSeriesRecord>), sizeof(LedgerShard),        sizeof(LedgerShard),
-    sizeof(WorkerEntry),
-};
+    sizeof(WorkerEntry), sizeof(Slot<LookRecord>)};
 
 template <size_t N>
 void Terminate(char (&text)[N]) {
