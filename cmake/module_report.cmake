@@ -7,3 +7,10 @@ add_custom_command(
   DEPENDS ${assets}/report.css ${assets}/chart.js ${assets}/report.js ${CMAKE_SOURCE_DIR}/cmake/embed_assets.cmake
   VERBATIM)
 target_sources(lowtide_report PRIVATE ${CMAKE_BINARY_DIR}/generated/assets.cc)
+add_custom_command(
+  OUTPUT ${CMAKE_BINARY_DIR}/generated/snapshot_assets.cc
+  COMMAND ${CMAKE_COMMAND} -DOUT=${CMAKE_BINARY_DIR}/generated/snapshot_assets.cc -DDIR=${assets}
+          -P ${CMAKE_SOURCE_DIR}/cmake/embed_snapshot_assets.cmake
+  DEPENDS ${assets}/snapshot.css ${assets}/snapshot.js ${CMAKE_SOURCE_DIR}/cmake/embed_snapshot_assets.cmake
+  VERBATIM)
+target_sources(lowtide_report PRIVATE ${CMAKE_BINARY_DIR}/generated/snapshot_assets.cc)

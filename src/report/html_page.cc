@@ -114,9 +114,12 @@ HtmlWriter& HtmlWriter::Raw(std::string_view html) {
 }
 
 std::string RenderPage(const Page& page) {
+  const Asset& script = page.script ? *page.script : kScript;
+  std::string styles = CspHash(kStyle.sha256);
+  if (page.extra_style) styles += " " + CspHash(page.extra_style->sha256);
   std::string csp = fmt::format(
-      "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
-      CspHash(kStyle.sha256), CspHash(kScript.sha256));
+      "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'", styles,
+      CspHash(script.sha256));
   std::string out = fmt::format(
       "<!doctype html>\n<html lang=\"{}\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"
@@ -124,9 +127,11 @@ std::string RenderPage(const Page& page) {
       "<meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n"
       "<meta name=\"generator\" content=\"lowtide {}\">\n<title>{}</title>\n<link rel=\"icon\" href=\"{}\">\n<style>",
       page.lang == "zh" ? "zh-Hans" : "en", csp, kVersion, EscapeHtml(page.title), kIcon);
-  out.append(kStyle.text).append("</style>\n</head>\n<body>\n").append(page.body);
+  out.append(kStyle.text).append("</style>\n");
+  if (page.extra_style) out.append("<style>").append(page.extra_style->text).append("</style>\n");
+  out.append("</head>\n<body>\n").append(page.body);
   out.append("\n<script type=\"application/json\" id=\"lowtide-data\">").append(ForScript(page.data_json));
-  out.append("</script>\n<script>").append(kScript.text).append("</script>\n</body>\n</html>\n");
+  out.append("</script>\n<script>").append(script.text).append("</script>\n</body>\n</html>\n");
   return out;
 }
 

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "report/assets.h"
+
 namespace lowtide::report {
 
 // `text` for an HTML text or a quoted attribute: & < > " ' escaped, invalid UTF-8 and control characters replaced.
@@ -38,6 +40,8 @@ struct Page {
   std::string lang = "en";  // "en", "zh"
   std::string body;         // HTML
   std::string data_json;    // what the script reads; any JSON
+  const Asset* extra_style = nullptr;  // added to the report's style
+  const Asset* script = nullptr;       // instead of the report's script
 };
 
 // One self-contained page: style and script inline, nothing loaded. A Content-Security-Policy admits exactly that style

@@ -118,7 +118,7 @@ class Writer {
       Place(share.file, share.line);
       json_.Field("function", share.function);
       if (stacks) {
-        json_.Field("stack", share.stack).Field("category", snapshot::CategoryName(share.category)).Field("how", share.how);
+        json_.Field("detail", share.detail).Field("stack", share.stack).Field("category", snapshot::CategoryName(share.category)).Field("how", share.how);
         json_.Field("largest_block", share.largest_block);
         Frames(file, share.stack);
       }

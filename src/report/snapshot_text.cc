@@ -151,7 +151,8 @@ class Writer {
       }
       const double percent = total ? 100.0 * static_cast<double>(share.bytes) / static_cast<double>(total) : 0;
       std::string line = fmt::format("  {:>10} {:>5.1f} %  {}", Bytes(share.bytes), percent, places_.Label(share.label));
-      if (with_function) line += fmt::format("  [{}, {} {}]", snapshot::CategoryName(share.category), FormatCount(share.blocks), share.blocks == 1 ? "block" : "blocks");
+      if (with_function && !share.detail.empty()) line += " <- " + share.detail;
+      if (with_function) line += fmt::format("  [{}, {}x]", snapshot::CategoryName(share.category), FormatCount(share.blocks));
       Line(CutTo(line, width_));
     }
     if (rest_rows) Line(fmt::format("  {:>10} {:>5.1f} %  {} smaller rows", Bytes(rest), total ? 100.0 * static_cast<double>(rest) / static_cast<double>(total) : 0, rest_rows));

@@ -14,6 +14,19 @@ std::string PoolName(const Segment& segment) {
   return fmt::format("private pool ({}, {}), {}", segment.pool.first, segment.pool.second, size);
 }
 
+// Of an expandable segment: whole pages inside free blocks, which the allocator can unmap.
+uint64_t FreePages(const Snapshot& snapshot, const Segment& segment) {
+  const uint64_t page = segment.large ? 20 << 20 : 2 << 20;
+  uint64_t bytes = 0;
+  for (const Block& block : snapshot.BlocksOf(segment)) {
+    if (block.state != Block::kInactive || block.address < segment.address) continue;
+    const uint64_t begin = (block.address - segment.address + page - 1) / page * page;
+    const uint64_t end = (block.address - segment.address + block.size) / page * page;
+    if (end > begin) bytes += end - begin;
+  }
+  return bytes;
+}
+
 std::vector<Fragmentation::Part> Parts(std::map<std::string, Fragmentation::Part>& parts) {
   std::vector<Fragmentation::Part> out;
   for (auto& [name, part] : parts) {
@@ -48,7 +61,9 @@ Fragmentation MeasureFragmentation(const Snapshot& snapshot, int device) {
       if (block.size > block.requested) out.rounding += block.size - block.requested;
       if (block.state == Block::kPendingFree) out.pending += block.size;
     }
-    (used ? out.pinned_free : out.releasable) += free;
+    const uint64_t releasable = segment.expandable ? FreePages(snapshot, segment) : used ? 0 : free;
+    out.releasable += releasable;
+    out.pinned_free += free - std::min(free, releasable);
     out.largest_free_block = std::max(out.largest_free_block, largest);
     for (Fragmentation::Part* part : {&stream, &pool}) {
       part->reserved += segment.total_size;

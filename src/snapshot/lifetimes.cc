@@ -80,7 +80,7 @@ std::vector<LiveBlock> Lifetimes::AliveAfter(int64_t index) const {
     block.bytes = event.size;
     block.stack = event.stack;
     block.alloc_event = i;
-    block.free_event = freed == kNever ? -1 : freed;
+    block.free_event = freed == kNever ? -1 : static_cast<int64_t>(freed);
     alive.push_back(block);
   }
   return alive;

@@ -130,6 +130,10 @@ Holders SumHolders(const std::vector<LiveBlock>& alive, const Lifetimes& lifetim
     return Sorted(std::move(shares));
   };
   out.by_stack = values(by_stack);
+  for (Share& share : out.by_stack) {
+    const CallSite& site = sites.Of(share.stack);
+    share.detail = site.via.empty() || site.op.empty() ? site.via + site.op : site.via + ", " + site.op;
+  }
   out.by_line = values(by_line);
   out.by_category = values(by_category);
   return out;

@@ -31,6 +31,7 @@ struct Share {
   uint64_t blocks = 0;
   Category category = Category::kUnknown;
   std::string how;        // how the category was decided
+  std::string detail;     // by stack only: the library line and the operator below the user's line
   uint64_t largest_block = 0;
 };
 

@@ -101,6 +101,29 @@ std::vector<size_t> Period(std::span<const Event> events, uint32_t stack_count) 
   return chosen ? *chosen : std::vector<size_t>();
 }
 
+// Layers come back at even distances, too. A period is a step of training when each holds both forward and backward
+// work; where the trace has no backward, when what is born in a period mostly dies in it.
+bool AreSteps(const Lifetimes& lifetimes, const std::vector<size_t>& ends, CallSites& sites) {
+  const auto events = lifetimes.events;
+  auto is_backward = [&](const Event& event) {
+    return event.flags & Event::kEmptyStack || (event.stack && sites.Of(event.stack).traits & CallSite::kBackward);
+  };
+  const bool training = std::any_of(events.begin(), events.end(), is_backward);
+  size_t good = 0;
+  for (size_t step = 1; step < ends.size(); ++step) {
+    bool backward = false, forward = false;
+    uint64_t born = 0, kept = 0;
+    for (size_t i = ends[step - 1]; i < ends[step]; ++i) {
+      if (events[i].action() != Action::kAlloc) continue;
+      (is_backward(events[i]) ? backward : forward) = true;
+      born += events[i].size;
+      if (lifetimes.partner[i] == Lifetimes::kNever || lifetimes.partner[i] >= ends[step]) kept += events[i].size;
+    }
+    good += training ? backward && forward : kept <= born / 5;
+  }
+  return good * 5 >= (ends.size() - 1) * 4;
+}
+
 }  // namespace
 
 Steps FindSteps(const Snapshot& snapshot, const Lifetimes& lifetimes, CallSites& sites) {
@@ -116,7 +139,10 @@ Steps FindSteps(const Snapshot& snapshot, const Lifetimes& lifetimes, CallSites&
     take(AtTimes(events, Marks(snapshot, lifetimes.device, "Optimizer.step#", false)), "Optimizer.step annotations");
   }
   if (steps.ends.empty()) take(OptimizerRuns(events, sites), "the optimizer's own allocations");
-  if (steps.ends.empty()) take(Period(events, snapshot.names.stack_count()), "a period found in the trace");
+  if (steps.ends.empty()) {
+    std::vector<size_t> ends = Period(events, snapshot.names.stack_count());
+    if (ends.size() >= kLeastSteps && AreSteps(lifetimes, ends, sites)) take(std::move(ends), "a period found in the trace");
+  }
   return steps;
 }
 
