@@ -182,6 +182,7 @@ class Driver {
   }
 
   void Check(Work& work) {
+    if (work.is_stdin && options_.fixing == DriverOptions::Fixing::kWrite) work.report.fixed_text = work.stored;
     if (!work.has_directives) {
       if (Resolve(work.facts, index_, work.selection.rules).empty()) return;
     }
@@ -196,10 +197,7 @@ class Driver {
 
   std::vector<Diagnostic> Fix(Work& work, std::string& stored, std::string& source, std::vector<Diagnostic> found) {
     bool any = std::any_of(found.begin(), found.end(), [&](const Diagnostic& one) { return one.fix && (one.fix->safe || options_.unsafe_fixes); });
-    if (!any) {
-      work.report.fixed_text = work.is_stdin ? stored : "";
-      return found;
-    }
+    if (!any) return found;
     bool notebook = IsNotebook(work.target.path);
     std::vector<Diagnostic> left = std::move(found);
     FixRules rules;
