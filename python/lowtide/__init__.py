@@ -11,7 +11,7 @@ import sys
 
 __all__ = ["phase", "step"]
 
-_LATER = {}  # public name -> submodule that has it
+_LATER = {"snapshot": "_snapshot"}  # public name -> submodule that has it
 
 
 def step():
