@@ -111,7 +111,7 @@ class Engine::Impl {
   std::array<uint32_t, series::Pyramid::kLevels> evaluations_{};
   std::array<bool, series::Pyramid::kLevels> slowing_{};
   uint64_t next_look_ = kFirstLook, looks_ = 0;
-  bool whole_slowing_ = false;
+  double reclaimed_ = -1e300;  // up to here is no news
   Growth growth_;
   size_t alarm_level_ = 0;
   Marks marks_;
@@ -147,6 +147,7 @@ void Engine::Impl::Add(const Point& p) {
   if (samples_ < next_look_) return;
   next_look_ = samples_ + samples_ / 8;
   Look(growth_, LookBudget(static_cast<double>(++looks_), options_.ranks), false);
+  reclaimed_ = ReclaimedCeiling(WholeBlocks(), floor_);
 }
 
 void Engine::Impl::AddSample(const Sample& s) {
@@ -196,10 +197,10 @@ void Engine::Impl::Evaluate(size_t level) {
   ring.CopyTo(blocks);
   WindowQuestion q;
   q.level = LevelBudget(level, ++evaluations_[level], options_.ranks);
-  q.noise_floor = floor_, q.history_max = ring.history_max(), q.has_peak = has_peak_, q.origin = first_step_;
+  q.noise_floor = floor_, q.history_max = std::max(ring.history_max(), reclaimed_), q.has_peak = has_peak_, q.origin = first_step_;
   auto answer = TestWindow(blocks, q);
   if (answer.shaped) slowing_[level] = answer.shape.slowing();
-  bool coarser_slows = whole_slowing_;
+  bool coarser_slows = false;
   for (size_t l = level; l < pyramid_.levels(); ++l) coarser_slows = coarser_slows || (slowing_[l] && l > level);
   if (answer.candidate && !coarser_slows) {
     bool first = !growth_.suspect;
@@ -275,7 +276,12 @@ void Engine::Impl::Look(Growth& g, double budget, bool short_rule) const {
   std::span<const Block> window(blocks.begin() + static_cast<long>(warm), blocks.end());
   WindowQuestion q;
   q.level = budget, q.noise_floor = floor_, q.whole = true, q.has_peak = has_peak_, q.origin = first_step_;
+  q.history_max = ReclaimedCeiling(blocks, floor_);
   auto answer = TestWindow(window, q, !g.suspect);
+  if (g.suspect && answer.shaped && answer.top < q.history_max) {
+    g.suspect = g.leak = false, g.ended = State::kReclaimed;
+    return;
+  }
   if (answer.candidate && answer.shape.SlowLead() < kSlowLead) {
     Note(g, window, answer);
     if (short_rule || Lasted(window, q, answer)) g.leak = true;

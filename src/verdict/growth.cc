@@ -111,6 +111,24 @@ WindowAnswer TestWindow(std::span<const Block> blocks, const WindowQuestion& q, 
   return a;
 }
 
+double ReclaimedCeiling(std::span<const Block> blocks, double noise_floor) {
+  std::vector<double> y;
+  for (size_t i = 0; i + 2 <= blocks.size(); ++i) y.push_back((blocks[i].low + blocks[i + 1].low) / 2);
+  if (y.size() < 8) return -1e300;
+  double flicker = std::max(series::FlickerOf(y), noise_floor), ceiling = -1e300;
+  double floor = y[0], top = y[0];
+  for (double v : y) {
+    if (v > top) top = v;
+    // It fell by most of the tooth's height, which is more than noise can be.
+    if (top - floor > 12 * flicker && v < floor + 0.3 * (top - floor)) {
+      ceiling = std::max(ceiling, floor + 2 * (top - floor));
+      floor = top = v;
+    }
+    if (v < floor) floor = top = v;
+  }
+  return ceiling;
+}
+
 bool Lasted(std::span<const Block> blocks, const WindowQuestion& q, const WindowAnswer& answer) {
   size_t early = blocks.size() * 2 / 3;
   if (early < 8) return false;

@@ -38,6 +38,10 @@ struct WindowAnswer {
 // `screen`: stop early when not even uncorrelated noise could pass.
 WindowAnswer TestWindow(std::span<const series::Block> blocks, const WindowQuestion& question, bool screen = true);
 
+// What the run has given back already: the highest tooth that fell to where it began. Twice its height is what its
+// successors may reach (collections grow rarer as a program grows). -1e300 when nothing ever came back.
+double ReclaimedCeiling(std::span<const series::Block> blocks, double noise_floor);
+
 // Whether the growth showed in the first two thirds already, and the last third goes on: the window is half as long again
 // as the one that would have raised the suspicion.
 bool Lasted(std::span<const series::Block> blocks, const WindowQuestion& question, const WindowAnswer& answer);

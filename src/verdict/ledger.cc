@@ -91,11 +91,11 @@ LedgerVerdict Ledger::Decide(double first_step, std::optional<double> growth_upp
   for (int i = 0; i < kParts; ++i) part[i] = Alive(now.rows, begin + i * each, begin + (i + 1) * each);
   double old = 0, recent_rate = Alive(now.rows, end, now.step - 1) / std::max(1.0, now.step - 1 - end);
   for (double p : part) old += p;
-  // Births alive at an earlier look and dead now: did they die?
+  // Births that were old at an earlier look and still alive: did they die since?
   double died = 0, lived = 0;
   for (auto& look : looks_) {
-    if (look.step > now.step - young || look.step < first_step + 0.2 * span) continue;
-    double then = Alive(look.rows, begin, look.step - 1), still = Alive(now.rows, begin, look.step - 1);
+    if (look.step > now.step - young || look.step - young <= begin) continue;
+    double then = Alive(look.rows, begin, look.step - young), still = Alive(now.rows, begin, look.step - young);
     if (then > lived + died) lived = still, died = std::max(0.0, then - still);
   }
   out.survivors = old;
