@@ -71,7 +71,8 @@ size_t RingFile::Read(uint64_t offset, void* to, size_t bytes) const {
 }
 
 bool RingFile::WriteWord(uint64_t offset, uint64_t value) const {
-  const int fd = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+  // By descriptor: the file is renamed once its process knows its rank.
+  const int fd = ::open(fmt::format("/proc/self/fd/{}", fd_).c_str(), O_WRONLY | O_CLOEXEC);
   if (fd < 0) return false;
   const bool written = ::pwrite(fd, &value, sizeof(value), static_cast<off_t>(offset)) == sizeof(value);
   ::close(fd);
