@@ -60,7 +60,7 @@ inline void Count(LedgerShard& shard, const LedgerClock& clock, int64_t size, Bi
   const int64_t bytes = sign * size;
   Bump(shard.bytes, bytes);
   Bump(shard.blocks, sign);
-  Bump(sign > 0 ? shard.births : shard.deaths);
+  if (sign > 0) Bump(shard.births);
   const uint32_t bucket = birth.step >> shift;
   LedgerCell& cell = shard.cells[birth.phase % kLedgerPhases][bucket < kLedgerBuckets ? bucket : kLedgerBuckets - 1];
   Bump(cell.bytes, bytes);

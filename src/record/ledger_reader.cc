@@ -20,7 +20,7 @@ bool ReadShard(const RingFile& file, const Section& section, uint32_t index, Led
   return true;
 }
 
-bool Used(const LedgerShard& shard) { return shard.births != 0 || shard.deaths != 0 || shard.bytes != 0; }
+bool Used(const LedgerShard& shard) { return shard.births != 0 || shard.blocks != 0 || shard.bytes != 0; }
 
 }  // namespace
 
@@ -88,9 +88,9 @@ std::vector<PoolTotals> LedgerReader::Totals() const {
       total.bytes += shard.bytes;
       total.blocks += shard.blocks;
       total.births += shard.births;
-      total.deaths += shard.deaths;
       if (pool.device) total.reserved_bytes = shard.reported_reserved;
     }
+    total.deaths = total.births - static_cast<uint64_t>(total.blocks);
     out.push_back(total);
   }
   return out;

@@ -8,17 +8,19 @@ namespace {
 
 using Cells = LedgerCell[kLedgerPhases][kLedgerBuckets];
 
+bool EverUsed(const LedgerShard& shard) noexcept { return shard.births != 0 || shard.blocks != 0; }
+
 // Cells of several shards in one grouping, the coarsest of them. False when one is being regrouped.
 bool Sum(const LedgerShard* shards, uint32_t count, Cells& sum, uint32_t& shift) noexcept {
   shift = 0;
   for (uint32_t i = 0; i < count; ++i) {
     if (__atomic_load_n(&shards[i].version, __ATOMIC_ACQUIRE) % 2) return false;
-    if (shards[i].births || shards[i].deaths) shift = std::max(shift, std::min<uint32_t>(shards[i].shift, 31));
+    if (EverUsed(shards[i])) shift = std::max(shift, std::min<uint32_t>(shards[i].shift, 31));
   }
   std::memset(sum, 0, sizeof(sum));
   for (uint32_t i = 0; i < count; ++i) {
     const LedgerShard& shard = shards[i];
-    if (shard.births == 0 && shard.deaths == 0) continue;
+    if (!EverUsed(shard)) continue;
     const uint32_t version = __atomic_load_n(&shard.version, __ATOMIC_ACQUIRE);
     const uint32_t finer = shift - std::min(shard.shift, shift);
     for (uint32_t phase = 0; phase < kLedgerPhases; ++phase) {
@@ -71,12 +73,6 @@ void AddPool(Pen& pen, uint8_t pool, const Cells& cells, uint32_t shift) noexcep
   }
 }
 
-std::string NameOf(const FileHeader& header, uint8_t pool) {
-  if (pool < 2) return pool == 0 ? "cpu" : "shm";
-  const DeviceEntry& device = header.devices[std::min<uint32_t>(pool - 2u, kMaxDevices - 1)];
-  return DeviceName(device.type, device.index);
-}
-
 }  // namespace
 
 void WriteLook(RingWriter& ring, uint64_t step) noexcept {
@@ -88,31 +84,9 @@ void WriteLook(RingWriter& ring, uint64_t step) noexcept {
   AddPool(pen, 0, cells, shift);
   for (uint32_t i = 0; i < kPoolCount; ++i) {
     const LedgerShard& shard = ring.pools()[i];
-    if ((shard.births || shard.deaths) && Sum(&shard, 1, cells, shift)) AddPool(pen, static_cast<uint8_t>(i + 1), cells, shift);
+    if (EverUsed(shard) && Sum(&shard, 1, cells, shift)) AddPool(pen, static_cast<uint8_t>(i + 1), cells, shift);
   }
   pen.End();
-}
-
-std::vector<LedgerLook> GroupLooks(const FileHeader& header, const std::vector<LookRecord>& records) {
-  std::vector<LedgerLook> looks;
-  LedgerLook look;
-  bool whole = false;
-  for (const LookRecord& record : records) {
-    if (record.edge & 1) {
-      look = {record.step, {}};
-      whole = true;
-    }
-    whole = whole && record.step == look.step && record.count <= kLookCells && record.shift < 32 && record.phase < kLedgerPhases;
-    if (!whole) continue;
-    for (uint32_t i = 0; i < record.count; ++i) {
-      const LookCell& cell = record.cells[i];
-      const uint64_t first = static_cast<uint64_t>(cell.bucket) << record.shift;
-      look.rows.push_back({NameOf(header, record.pool), static_cast<Phase>(record.phase), first,
-                           first + (uint64_t{1} << record.shift) - 1, cell.bytes, cell.blocks});
-    }
-    if (record.edge & 2) looks.push_back(std::move(look)), whole = false;
-  }
-  return looks;
 }
 
 }  // namespace lowtide::record

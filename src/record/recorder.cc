@@ -147,8 +147,8 @@ void Recorder::SampleHost(StepRecord& record) noexcept {
   record.fds = -1;
   record.own_us = 0;
   const int64_t now = record.mono_ns;
-  const bool heap = heap_budget_.Allows(now), host = host_budget_.Allows(now);
-  const bool python = python_budget_.Allows(now) &&
+  const bool heap = options_.heap && heap_budget_.Allows(now), host = host_budget_.Allows(now);
+  const bool python = options_.python_blocks != nullptr && python_budget_.Allows(now) &&
                       (python_cost_ns_ < kSlowCountNs || record.step % kSlowCountEvery == 0);
   if (!heap && !host && !python) return;
   Counters& counters = ring_.header()->counters;
@@ -161,11 +161,11 @@ void Recorder::SampleHost(StepRecord& record) noexcept {
     before = after;
     return cost;
   };
-  if (heap && options_.heap) {
+  if (heap) {
     record.heap_bytes = ReadHeap();
     spend(heap_budget_, counters.samples_heap);
   }
-  if (python && options_.python_blocks != nullptr) {
+  if (python) {
     record.python_blocks = options_.python_blocks();
     python_cost_ns_ = spend(python_budget_, counters.samples_python);
   }

@@ -279,7 +279,7 @@ struct LedgerShard {
   int64_t pending;             // not yet in the process's running total
   int64_t peak;                // highest running total in `peak_step`
   uint64_t peak_step;
-  uint64_t births, deaths;
+  uint64_t births, unused;     // blocks ever born here
   int64_t reported_allocated, reported_reserved;  // devices: the allocator's own figures
   uint64_t ooms;
   int64_t padding[4];

@@ -1,25 +1,23 @@
 // The mark behind a block: at the very end of what malloc gave, so that the pointer the user sees is untouched.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "record/pointer_table.h"
 
 namespace lowtide::record {
 
+// Three words, written one by one: composed in memory and copied at once they would stall the processor.
 struct Trailer {
-  uint64_t size_and_phase;  // bytes asked for << 8 | phase of birth
-  uint32_t birth_step;
-  uint32_t generation;      // of the process that made it: a forked child counts from nothing
-  uint64_t magic;           // over the pointer, every field, and a secret of the process
+  uint64_t size_and_phase;         // bytes asked for << 8 | phase of birth
+  uint64_t birth_and_generation;   // step of birth << 32 | generation of the process: a forked child counts from nothing
+  uint64_t magic;                  // over the pointer, both words, and a secret of the process
 };
 
-inline uint64_t TrailerMagic(const void* block, const Trailer& trailer, uint32_t secret) noexcept {
-  uint64_t h = (reinterpret_cast<uintptr_t>(block) ^ 0xA0761D6478BD642Full) * 0x9E3779B97F4A7C15ull;
-  h = (h ^ (h >> 32) ^ trailer.size_and_phase) * 0xE7037ED1A0B428DBull;
-  h ^= (static_cast<uint64_t>(trailer.birth_step) << 32) + trailer.generation + secret;
-  h *= 0x8EBC6AF09C88C6E3ull;
+inline uint64_t TrailerMagic(const void* block, uint64_t first, uint64_t second, uint32_t secret) noexcept {
+  uint64_t h = (reinterpret_cast<uintptr_t>(block) ^ first ^ 0xA0761D6478BD642Full) * 0x9E3779B97F4A7C15ull;
+  h = (h ^ (h >> 32) ^ first ^ (second + secret)) * 0xE7037ED1A0B428DBull;
   return h ^ (h >> 29);
 }
 
@@ -29,22 +27,24 @@ inline uint8_t* TrailerPlace(void* block, size_t usable) noexcept {
 
 inline void WriteTrailer(void* block, size_t usable, int64_t size, Birth birth, uint32_t generation,
                          uint32_t secret) noexcept {
-  Trailer trailer{static_cast<uint64_t>(size) << 8 | birth.phase, birth.step, generation, 0};
-  trailer.magic = TrailerMagic(block, trailer, secret);
-  std::memcpy(TrailerPlace(block, usable), &trailer, sizeof(trailer));
+  const uint64_t first = static_cast<uint64_t>(size) << 8 | birth.phase;
+  const uint64_t second = static_cast<uint64_t>(birth.step) << 32 | generation;
+  auto* words = reinterpret_cast<uint64_t*>(TrailerPlace(block, usable));
+  __atomic_store_n(words, first, __ATOMIC_RELAXED);
+  __atomic_store_n(words + 1, second, __ATOMIC_RELAXED);
+  __atomic_store_n(words + 2, TrailerMagic(block, first, second, secret), __ATOMIC_RELAXED);
 }
 
 // Reads the mark and wipes it, so that the same memory, handed out by others, is not taken for ours. False when
 // there is none of this process's.
 inline bool TakeTrailer(void* block, size_t usable, uint32_t generation, uint32_t secret, BlockInfo* info) noexcept {
   if (usable < sizeof(Trailer)) return false;
-  Trailer trailer;
-  uint8_t* place = TrailerPlace(block, usable);
-  std::memcpy(&trailer, place, sizeof(trailer));
-  if (trailer.magic != TrailerMagic(block, trailer, secret) || trailer.generation != generation) return false;
-  const uint64_t wiped = 0;
-  std::memcpy(place + offsetof(Trailer, magic), &wiped, sizeof(wiped));
-  *info = {static_cast<int64_t>(trailer.size_and_phase >> 8), {trailer.birth_step, static_cast<uint8_t>(trailer.size_and_phase)}, 0};
+  auto* words = reinterpret_cast<uint64_t*>(TrailerPlace(block, usable));
+  const uint64_t first = __atomic_load_n(words, __ATOMIC_RELAXED), second = __atomic_load_n(words + 1, __ATOMIC_RELAXED);
+  if (__atomic_load_n(words + 2, __ATOMIC_RELAXED) != TrailerMagic(block, first, second, secret)) return false;
+  if (static_cast<uint32_t>(second) != generation) return false;
+  __atomic_store_n(words + 2, 0, __ATOMIC_RELAXED);
+  *info = {static_cast<int64_t>(first >> 8), {static_cast<uint32_t>(second >> 32), static_cast<uint8_t>(first)}, 0};
   return true;
 }
 
