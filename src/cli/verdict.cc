@@ -7,7 +7,7 @@
 
 #include "cli/color.h"
 #include "cli/fail_on.h"
-#include "report/text.h"
+#include "report/plot.h"
 #include "series/table.h"
 #include "verdict/job.h"
 
@@ -53,28 +53,62 @@ std::optional<finding::Finding> SkippedNote(const series::Table& table, const st
   return out;
 }
 
-report::RunView Judge(const VerdictOptions& options) {
-  series::Table table = series::ReadTable(options.file);
+struct Judged {
+  series::Table table;
+  std::vector<verdict::Judgement> judgements;
+  finding::Document document;
+};
+
+Judged Judge(const VerdictOptions& options) {
+  Judged out;
+  out.table = series::ReadTable(options.file);
   verdict::TableOptions judge;
   if (options.capacity) judge.capacity = static_cast<double>(options.capacity);
-  report::RunView view;
-  view.folder = view.folder_display = options.file;
-  for (auto& series : table.series) view.series.push_back(ViewOf(series, judge.capacity ? judge.capacity : series.capacity));
-  for (auto& judgement : verdict::JudgeTable(table, judge)) {
-    view.document.verdicts.push_back(verdict::ToRow(judgement));
-    if (auto finding = verdict::ToFinding(judgement)) view.document.findings.push_back(*finding);
+  out.judgements = verdict::JudgeTable(out.table, judge);
+  for (auto& judgement : out.judgements) {
+    out.document.verdicts.push_back(verdict::ToRow(judgement));
+    if (auto finding = verdict::ToFinding(judgement)) out.document.findings.push_back(*finding);
   }
-  if (auto note = SkippedNote(table, options.file)) view.document.findings.push_back(*note);
-  return view;
+  if (auto note = SkippedNote(out.table, options.file)) out.document.findings.push_back(*note);
+  return out;
+}
+
+std::string Headline(const verdict::Judgement& j, const Terminal& terminal) {
+  std::string name = verdict::KindName(j.kind);
+  for (auto& c : name) c = c == '_' ? ' ' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  bool bad = j.kind == verdict::Kind::kLeak;
+  bool mind = j.kind == verdict::Kind::kCapacity || j.kind == verdict::Kind::kFragmentation || j.watch;
+  std::string colored = bad ? terminal.Red(name) : mind ? terminal.Yellow(name) : terminal.Green(name);
+  std::string where = j.pool + (j.ranks > 1 || j.rank > 0 ? fmt::format(", rank {}", j.rank) : "");
+  std::string sure = j.confidence > 0 ? fmt::format("  ({:.3g} % sure)", 100 * j.confidence) : "";
+  return fmt::format("{}{}  {}{}\n", colored, j.alarm ? terminal.Red(" ALARM") : "", terminal.Bold(where), terminal.Dim(sure));
+}
+
+void PrintText(const Judged& judged, const Terminal& terminal, bool zh) {
+  for (size_t i = 0; i < judged.judgements.size(); ++i) {
+    auto& j = judged.judgements[i];
+    fmt::print("{}", Headline(j, terminal));
+    bool long_form = j.kind != verdict::Kind::kHealthy || judged.judgements.size() <= 2;
+    if (long_form && judged.table.series[i].points.size() > 1)
+      fmt::print("{}", report::PlotSeries(ViewOf(judged.table.series[i], j.capacity), terminal));
+    fmt::print("  {} {}\n", terminal.Dim(zh ? "原因" : "why "), zh ? verdict::ReasonZh(j) : verdict::Reason(j));
+    std::string help = zh ? verdict::HelpZh(j) : verdict::Help(j);
+    auto finding = verdict::ToFinding(j);
+    if (!help.empty()) fmt::print("  {} {}\n", terminal.Dim(zh ? "建议" : "next"), help);
+    if (finding) fmt::print("  {} lowtide explain {}\n", terminal.Dim(zh ? "更多" : "more"), finding->code);
+    fmt::print("\n");
+  }
+  for (auto& finding : judged.document.findings)
+    if (finding.code == "LT910") fmt::print("{} {}\n", terminal.Dim("note LT910"), zh ? finding.message_zh : finding.message);
 }
 
 }  // namespace
 
 int Verdict(const VerdictOptions& options, const CommonOptions& common) {
-  report::RunView view = Judge(options);
-  if (options.format == "json") fmt::print("{}\n", finding::ToJson(view.document));
-  else fmt::print("{}", report::ToText(view, TerminalFor(1, common), common.lang));
-  return FailOn(view.document.findings, options.fail_on, 0);
+  Judged judged = Judge(options);
+  if (options.format == "json") fmt::print("{}\n", finding::ToJson(judged.document));
+  else PrintText(judged, TerminalFor(1, common), common.lang == "zh");
+  return FailOn(judged.document.findings, options.fail_on, 0);
 }
 
 }  // namespace lowtide::cli

@@ -50,7 +50,7 @@ void TableBuilder::Add(const Row& given) {
     SeriesOf("cuda:" + device, row.rank).running_maximum = true;  // only grows by design
   }
   if (has(row.used) && has(row.reserved)) add("device-other:" + device, row.used - row.reserved);
-  else if (has(row.used) && !has(row.allocated)) add("cuda:" + device, row.used);
+  else if (has(row.used) && !has(row.allocated)) add("cuda:" + device, row.used), SeriesOf("cuda:" + device, row.rank).driver = true;
   if (has(row.rss)) add("host", row.rss);
   if (has(row.value)) add("host", row.value), SeriesOf("host", row.rank).nameless = true;
   for (auto& [pool, value] : row.pools)

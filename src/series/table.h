@@ -21,6 +21,7 @@ struct Series {
   double quantum = 1;                                   // the unit in which the figures move
   std::optional<double> capacity;                       // the file itself may tell (nvidia-smi's memory.total)
   bool running_maximum = false;                         // a peak since the start, not a level
+  bool driver = false;                                  // the driver's figure of the whole device
   bool nameless = false;                                // the file does not say what the figure is
 };
 

@@ -231,6 +231,7 @@ void Engine::Impl::Note(Growth& g, std::span<const Block> blocks, const WindowAn
     g.rate = EstimateRate(blocks, a, floor_);
     g.z = a.z, g.z_critical = a.z_critical, g.bic_lead = a.shape.bounded.bic - a.shape.growing.bic, g.shape = a.shape.growing.shape;
   }
+  if (options_.running_maximum) return;
   bool lasted = a.last - g.window_start >= 1.5 * (g.since - g.window_start);
   bool urgent = options_.capacity && a.slope.value > 0 && (*options_.capacity - running_peak_) / a.slope.value < length;
   if (lasted || (urgent && a.last - first_step_ > kWarmSteps)) g.leak = true;
@@ -284,6 +285,8 @@ void Engine::Impl::Look(Growth& g, double budget, bool short_rule) const {
   }
   if (answer.candidate && answer.shape.SlowLead() < kSlowLead) {
     Note(g, window, answer);
+    // A running peak only rises, and by records ever more rarely: only a steady rise is more than that.
+    if (options_.running_maximum && answer.shape.SlowLead() > -20) return;
     if (short_rule || Lasted(window, q, answer)) g.leak = true;
   } else if (answer.watch) {
     g.gate = answer.candidate ? Gate::kShape : answer.gate;
@@ -306,7 +309,7 @@ Judgement Engine::Impl::Judge(bool final) const {
 }
 
 void Engine::Impl::FillFigures(Judgement& j) const {
-  j.pool = options_.pool, j.rank = options_.rank, j.ranks = options_.ranks, j.capacity = options_.capacity;
+  j.pool = options_.pool, j.rank = options_.rank, j.ranks = options_.ranks, j.figure = options_.figure, j.capacity = options_.capacity;
   j.readings = samples_, j.restarts = restarts_;
   j.first_step = first_step_, j.last_step = last_step_;
   j.steps_seen = samples_ ? static_cast<uint64_t>(last_step_ - first_step_ + 1) : 0;

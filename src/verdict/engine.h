@@ -19,6 +19,7 @@ struct EngineOptions {
   std::optional<double> capacity;         // bytes at which the pool is out of memory
   std::optional<double> quantum;          // bytes; default: of the pool
   std::optional<double> min_growth;       // bytes that must have come before LEAK is said; default: of the pool
+  Figure figure = Figure::kPool;          // how the texts name it
   bool running_maximum = false;           // the figure is a peak since the start: it never falls, so rises prove less
   std::optional<double> planned_steps;    // of the whole run
 };

@@ -11,6 +11,7 @@ EngineOptions OptionsFor(const series::Series& s, int ranks, const TableOptions&
   EngineOptions out;
   out.pool = s.pool, out.rank = s.rank, out.ranks = ranks, out.quantum = s.quantum;
   out.running_maximum = s.running_maximum;
+  out.figure = s.nameless ? Figure::kNameless : s.driver ? Figure::kDriver : s.running_maximum ? Figure::kRunningPeak : Figure::kPool;
   out.capacity = options.capacity ? options.capacity : s.capacity;
   // A file was made to be judged: small exact growth counts, whatever the figure is.
   if (s.nameless) out.min_growth = 8 * s.quantum;

@@ -29,6 +29,9 @@ enum class State {
 };
 const char* StateName(State state);
 
+// What a series is when it is not simply its pool's own figure.
+enum class Figure { kPool, kDriver /* of the whole device */, kNameless, kRunningPeak };
+
 // The gap between what an allocator reserved and what was ever used of it.
 struct GapFigures {
   double reserved = 0, peak = 0, gap = 0, growth = 0, growth_per_step = 0;
@@ -39,6 +42,7 @@ struct GapFigures {
 struct Judgement {
   std::string pool;
   int rank = 0;
+  Figure figure = Figure::kPool;
   Kind kind = Kind::kInsufficient;
   State state = State::kTooShort;
   bool watch = false, alarm = false;

@@ -113,6 +113,9 @@ LedgerVerdict Ledger::Decide(double first_step, std::optional<double> growth_upp
     return out;
   }
   double rate = parts > 0 ? Alive(now.rows, from, end) / (end - from) : 0;
+  // The youngest part may still hold a buffer's births: with enough parts, the others decide where they agree.
+  if (parts >= 4 && part[kParts - 1] > 1.3 * part[kParts - 2])
+    rate = Alive(now.rows, from, end - each) / (end - each - from);
   if (parts == 0) {  // survivors among early births only
     out.kind = LedgerVerdict::kWarmup;
     return out;

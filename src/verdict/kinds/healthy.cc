@@ -17,8 +17,9 @@ Words HealthyWords(const Judgement& j) {
   if (j.no_leak_above && *j.no_leak_above > 0) {
     out.reason.en += fmt::format(" Any steady leak is below {}.", AmountPerStep(j, *j.no_leak_above));
     out.reason.zh += fmt::format(" 若有持续泄漏, 每步低于 {}。", Amount(j, *j.no_leak_above));
-    if (j.capacity && *j.capacity > j.peak) {
-      auto steps = FormatCount(static_cast<uint64_t>(std::min(1e15, (*j.capacity - j.peak) / *j.no_leak_above)));
+    double fit = j.capacity && *j.capacity > j.peak ? (*j.capacity - j.peak) / *j.no_leak_above : 0;
+    if (fit > 0 && fit < 1e9) {
+      auto steps = FormatCount(static_cast<uint64_t>(fit));
       out.reason.en += fmt::format(" At least {} more steps fit.", steps);
       out.reason.zh += fmt::format(" 至少还可运行 {} 步。", steps);
     }

@@ -17,7 +17,10 @@ Text PoolWords(const Judgement& j) {
   Text out;
   const std::string& p = j.pool;
   std::string device = p.find(':') == std::string::npos ? "" : p.substr(p.find(':') + 1);
-  if (p.starts_with("cuda")) out = {fmt::format("memory allocated by tensors on GPU {}", device), fmt::format("GPU {} 上张量占用的显存", device)};
+  if (j.figure == Figure::kNameless) out = {"the figure", "该数值"};
+  else if (j.figure == Figure::kDriver) out = {fmt::format("the memory in use on GPU {}", device), fmt::format("GPU {} 的已用显存", device)};
+  else if (j.figure == Figure::kRunningPeak) out = {fmt::format("the peak of GPU {}'s memory", device), fmt::format("GPU {} 的显存峰值", device)};
+  else if (p.starts_with("cuda")) out = {fmt::format("memory allocated by tensors on GPU {}", device), fmt::format("GPU {} 上张量占用的显存", device)};
   else if (p.starts_with("device-other")) out = {fmt::format("memory of GPU {} outside PyTorch's allocator", device), fmt::format("GPU {} 上 PyTorch 分配器之外的显存", device)};
   else if (p == "cpu") out = {"CPU tensor memory", "CPU 张量内存"};
   else if (p == "heap") out = {"the C heap", "C 堆"};
