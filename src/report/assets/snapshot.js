@@ -138,27 +138,26 @@
       pen.save(); pen.beginPath(); pen.rect(LEFT, 0, wide - LEFT, plot); pen.clip();
       // Who holds it: stacked, one step per bucket, thinned to pixels.
       const first = Math.max(0, Math.floor(view.from / per)), last = Math.min(buckets, Math.ceil(view.to / per) + 1);
-      const stride = Math.max(1, Math.floor((last - first) / (wide * 1.5)));
-      const base = new Float64Array(Math.max(0, Math.ceil((last - first) / stride)));
-      for (let g = 0; g < width && last > first; g++) {
-        pen.beginPath();
-        const lower = Float64Array.from(base);
-        for (let b = first, k = 0; b < last; b += stride, k++) {
-          base[k] += groups[b * width + g] * UNIT;
-          const x = X(b * per), y = Y(base[k]);
-          if (k === 0) pen.moveTo(x, y); else { pen.lineTo(x, Y(base[k - 1])); pen.lineTo(x, y); }
+      const stride = Math.max(1, Math.ceil((last - first) / wide));
+      const points = last > first ? Math.ceil((last - first) / stride) : 0, stairs = (wide - LEFT) / (span / per / stride) > 3;
+      const tops = [new Float64Array(points)];
+      for (let g = 0; g < width; g++) tops.push(Float64Array.from(tops[g], (below, k) => below + groups[(first + k * stride) * width + g] * UNIT));
+      // From the top band down, each filled to the ground: the one below is painted over it.
+      for (let g = width - 1; g >= 0 && points; g--) {
+        const edge = tops[g + 1], begin = X(first * per), end = X(Math.min(n, last * per));
+        pen.beginPath(); pen.moveTo(begin, Y(0));
+        for (let k = 0; k < points; k++) {
+          const x = X((first + k * stride) * per), y = Y(edge[k]);
+          if (stairs && k) pen.lineTo(x, Y(edge[k - 1]));
+          pen.lineTo(x, y);
         }
-        const end = X(Math.min(n, last * per));
-        pen.lineTo(end, Y(base[base.length - 1]));
-        pen.lineTo(end, Y(lower[lower.length - 1]));
-        for (let k = base.length - 1; k >= 0; k--) { const x = X((first + k * stride) * per); pen.lineTo(x, Y(lower[k])); if (k > 0) pen.lineTo(x, Y(lower[k - 1])); }
-        pen.closePath();
+        pen.lineTo(end, Y(edge[points - 1])); pen.lineTo(end, Y(0)); pen.closePath();
         pen.fillStyle = color(g === width - 1 && device.has_rest ? -1 : g);
         pen.fill();
       }
       // The exact level: every event when there is room, else lowest and highest of each bucket.
       pen.strokeStyle = css("--text"); pen.lineWidth = 1; pen.beginPath();
-      const level = span <= wide * 4 || !levels.length ? null : [...levels].reverse().find((l) => span / l.per >= wide) || levels[0];
+      const level = span <= wide * 4 || !levels.length ? null : [...levels].reverse().find((l) => span / l.per >= wide / 2) || levels[0];
       if (!level) {
         for (let event = Math.max(0, Math.floor(view.from)); event < Math.min(n, view.to + 1); event++) {
           const x = X(event), y = Y(live[event] * UNIT);
@@ -174,7 +173,16 @@
       pen.stroke();
       if (reserved.length) {
         pen.strokeStyle = css("--amber"); pen.lineWidth = 1.5; pen.setLineDash([6, 4]); pen.beginPath();
-        for (let b = Math.floor(view.from / reservedPer); b < Math.min(reserved.length, view.to / reservedPer + 1); b++) { pen.lineTo(X(b * reservedPer), Y(reserved[b] * UNIT)); pen.lineTo(X((b + 1) * reservedPer), Y(reserved[b] * UNIT)); }
+        const from = Math.max(0, Math.floor(view.from / reservedPer)), to = Math.min(reserved.length, view.to / reservedPer + 1);
+        let level = reserved[from] || 0;
+        pen.moveTo(X(from * reservedPer), Y(level * UNIT));
+        for (let b = from; b < to; b++) {
+          if (reserved[b] === level) continue;
+          pen.lineTo(X(b * reservedPer), Y(level * UNIT));
+          level = reserved[b];
+          pen.lineTo(X(b * reservedPer), Y(level * UNIT));
+        }
+        pen.lineTo(wide, Y(level * UNIT));
         pen.stroke(); pen.setLineDash([]);
       }
       pen.lineWidth = 1;
