@@ -18,8 +18,11 @@ ModuleFacts Analyze(const Source& source) {
   ModuleFacts facts;
   facts.data().path = source.path;
   constexpr size_t kLargestFile = 256 << 20;
-  if (source.text.size() > kLargestFile || !WorthParsing(source.text)) return facts;
-  Module module(source);
+  if (source.text.size() > kLargestFile) return facts;
+  std::vector<Range> ranges = RelevantRanges(source.text);
+  if (ranges.empty()) return facts;
+  if (ranges.size() == 1 && ranges[0].start == 0 && ranges[0].end == source.text.size()) ranges.clear();
+  Module module(source, ranges);
   if (module.empty()) return facts;
   Flow flow(module);
   Scope scope{module, flow};

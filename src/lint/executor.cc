@@ -564,6 +564,9 @@ void Executor::Assign(NodeId target, const Value& value, NodeId right) {
       uint8_t hints = Hints(m_.LastName(target));
       if ((hints & kHintLoss) && kept.flags & (kGrad | kMaybe)) kept.flags |= kLossNamed;
       if ((hints & kHintLoader) && !kept.attached()) kept.flags |= kLoader;
+      bool unsaid = !(kept.flags & (kGrad | kMaybe | kTensor | kNumber | kState | kContainer | kLossFn | kData));
+      if (unsaid && (hints & kHintModel)) kept.flags |= kModel;
+      if (unsaid && (hints & kHintOptimizer)) kept.flags |= kOptimizer;
       Set(path, kept);
       break;
     }
@@ -1044,6 +1047,7 @@ Value Executor::EvalMethod(NodeId call, Atom name, const Value& object, const Va
     case kA_numpy: return Value{kNumber, 0, 0};
     default: break;
   }
+  if (object.flags & kModel && In(name, {kA_type, kA_apply, kA_bfloat16, kA_share_memory, kA_to_empty, kA_compile})) return object;
   // A tensor's method on something attached.
   if (object.attached() && !(object.flags & (kModel | kLossFn | kInstance))) return Computed(Union(object, arguments));
   if (object.flags & kTensor) return Computed(Union(object, arguments));

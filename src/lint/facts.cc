@@ -100,9 +100,8 @@ class Summary {
       uint8_t flags = 0;
       if (m_.Receiver(call)) flags |= kCallMethod;
       if (flow_.NoGradAt(call)) flags |= kCallNoGrad;
-      if (!m_.Receiver(call) || name >= kKnownAtoms || name == kA_evaluate || name == kA_validate || name == kA_test || name == kA_save) {
-        if (has_rank_ && RankGuarded(m_, call)) flags |= kCallRankGuarded;
-      }
+      bool asked = name >= kKnownAtoms ? HasHint(m_.Name(name), {"save", "checkpoint", "log", "train", "print", "write", "export", "run", "main"}) : name == kA_save;
+      if (asked && has_rank_ && RankGuarded(m_, call)) flags |= kCallRankGuarded;
       data_.calls.push_back({Hash(name), static_cast<uint32_t>(f), flags});
     }
     // Setting .grad to None, or a loop over parameters that does, clears too.

@@ -21,7 +21,7 @@ bool HasHint(std::string_view name, std::initializer_list<std::string_view> part
   });
 }
 
-Module::Module(const Source& source) : path_(source.path), tree_(Parse(source.text)) {
+Module::Module(const Source& source, const std::vector<Range>& ranges) : path_(source.path), tree_(Parse(source.text, ranges)) {
   functions_.emplace_back();
   function_starts_.push_back(0);
   if (!empty()) Collect();

@@ -32,7 +32,7 @@ struct FunctionInfo {
 // One parsed file with what is looked up all the time: functions, classes, imports, calls by name.
 class Module {
  public:
-  explicit Module(const Source& source);
+  explicit Module(const Source& source, const std::vector<Range>& ranges = {});  // see Parse
 
   bool empty() const { return tree_.nodes.empty(); }
   const std::string& path() const { return path_; }

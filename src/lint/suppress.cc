@@ -13,9 +13,12 @@ namespace {
 
 bool IsSpace(char c) { return c == ' ' || c == '\t'; }
 
+// The letter q is rare: two scans for it cost far less than one for n.
 bool MentionsNoqa(std::string_view text) {
-  for (size_t at = text.find_first_of("nN"); at != std::string_view::npos; at = text.find_first_of("nN", at + 1)) {
-    if (at + 4 <= text.size() && ::strncasecmp(text.data() + at, "noqa", 4) == 0) return true;
+  for (char q : {'q', 'Q'}) {
+    for (size_t at = text.find(q); at != std::string_view::npos; at = text.find(q, at + 1)) {
+      if (at >= 2 && at + 1 < text.size() && ::strncasecmp(text.data() + at - 2, "noqa", 4) == 0) return true;
+    }
   }
   return false;
 }
@@ -119,9 +122,8 @@ Diagnostic Unused(const Directive& directive, size_t index, std::string_view tex
   return unused;
 }
 
-}  // namespace
-
-std::vector<Directive> FindDirectives(std::string_view text) {
+// Directives of every checker.
+std::vector<Directive> AllDirectives(std::string_view text) {
   std::vector<Directive> out;
   if (!MentionsNoqa(text)) return out;
   LineScan scan = ScanLines(text);
@@ -138,6 +140,16 @@ std::vector<Directive> FindDirectives(std::string_view text) {
     }
   }
   return out;
+}
+
+}  // namespace
+
+std::vector<Directive> FindDirectives(std::string_view text) {
+  std::vector<Directive> all = AllDirectives(text);
+  std::erase_if(all, [](const Directive& one) {
+    return !one.codes.empty() && std::none_of(one.codes.begin(), one.codes.end(), [](const Directive::Code& code) { return code.code.starts_with("LT"); });
+  });
+  return all;
 }
 
 std::vector<Diagnostic> Suppress(std::vector<Diagnostic>& diagnostics, const std::vector<Directive>& directives,
@@ -177,7 +189,7 @@ std::vector<Diagnostic> Suppress(std::vector<Diagnostic>& diagnostics, const std
 
 Edit AddSuppression(std::string_view text, uint32_t line, const std::string& code) {
   LineScan scan = ScanLines(text);
-  for (const Directive& directive : FindDirectives(text)) {
+  for (const Directive& directive : AllDirectives(text)) {
     if (directive.line != line || directive.whole_file || directive.codes.empty()) continue;
     return {directive.end, directive.end, ", " + code};
   }

@@ -26,7 +26,8 @@ struct Directive {
   uint32_t column = 1;           // of its '#', in code points
 };
 
-// All directives that stand in comments (not in strings).
+// The directives that stand in comments (not in strings) and may concern us: those that name only other checkers'
+// codes are left out.
 std::vector<Directive> FindDirectives(std::string_view text);
 
 // Takes out of `diagnostics` those that a directive covers: it holds for the diagnostic's first or last line, or

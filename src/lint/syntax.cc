@@ -141,18 +141,25 @@ TSParser* ThreadParser() {
 
 }  // namespace
 
-Tree Parse(std::string_view text) {
+Tree Parse(std::string_view text, const std::vector<Range>& ranges) {
   Tree tree;
   tree.text = text;
   if (text.size() >= UINT32_MAX / 8) return tree;
   TSParser* parser = ThreadParser();
   // Error recovery is superlinear on hostile text: 10 s, and 10 s more per MB, then the file is given up.
   ts_parser_set_timeout_micros(parser, 10'000'000 + text.size() * 10);
+  std::vector<TSRange> included;
+  size_t bytes = ranges.empty() ? text.size() : 0;
+  for (const Range& range : ranges) {
+    included.push_back({{range.first_line, 0}, {range.last_line, 0}, range.start, range.end});
+    bytes += range.end - range.start;
+  }
+  ts_parser_set_included_ranges(parser, included.data(), static_cast<uint32_t>(included.size()));
   std::unique_ptr<TSTree, void (*)(TSTree*)> parsed(
       ts_parser_parse_string(parser, nullptr, text.data(), static_cast<uint32_t>(text.size())), ts_tree_delete);
   if (!parsed) return tree;
   TSTreeCursor cursor = ts_tree_cursor_new(ts_tree_root_node(parsed.get()));
-  tree.nodes.reserve(text.size() / 6 + 16);
+  tree.nodes.reserve(bytes / 6 + 16);
   Flattener(tree, cursor).Run();
   ts_tree_cursor_delete(&cursor);
   return tree;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lint/atoms.h"
+#include "lint/scan.h"
 
 // The syntax tree of one file as a flat array in preorder: children follow their parent, a subtree is a range of
 // indexes, so every walk is a loop. Only named nodes of the grammar are kept, without comments.
@@ -82,7 +83,8 @@ struct Tree {
   AtomTable atoms;
 };
 
-// `text` must outlive the tree. Thread-safe. A byte-order mark is skipped; errors become kError nodes.
-Tree Parse(std::string_view text);
+// `text` must outlive the tree. Thread-safe. A byte-order mark is skipped; errors become kError nodes. With `ranges`
+// (sorted, whole lines) only those are parsed, as if the rest were not there; positions stay those of the text.
+Tree Parse(std::string_view text, const std::vector<Range>& ranges = {});
 
 }  // namespace lowtide::lint

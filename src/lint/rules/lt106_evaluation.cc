@@ -18,7 +18,7 @@ class Rule106 {
     for (const auto& [name, target] : m_.imports()) {
       if (target.compare(0, 5, "torch") == 0) return true;
     }
-    return m_.Has(kA_torch) || m_.Has(kA_optimizer);
+    return m_.Has(kA_torch) || m_.Has(kA_backward) || m_.Has(kA_zero_grad);
   }
 
   NodeId EvalCall(NodeId body) const {

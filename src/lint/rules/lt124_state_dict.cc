@@ -43,12 +43,14 @@ class Rule124 {
   // A training loop of this function after the load; one inside a function that this one calls counts when it is called.
   NodeId TrainingAfter(int function, NodeId after) const {
     NodeId body = function > 0 ? m_.functions()[function].body : 0;
+    NodeId first = 0;
     for (Kind kind : {Kind::kFor, Kind::kWhile}) {
       for (NodeId loop : m_.Nodes(kind)) {
-        if (loop >= after && m_.Inside(loop, body) && m_.FunctionOf(loop) == function && IsTrainingLoop(m_, flow_, loop)) return loop;
+        if (loop < after || (first && loop > first) || !m_.Inside(loop, body) || m_.FunctionOf(loop) != function) continue;
+        if (IsTrainingLoop(m_, flow_, loop)) first = loop;
       }
     }
-    return 0;
+    return first;
   }
 
   // Used for load_state_dict: it is a checkpoint of weights.
@@ -80,7 +82,11 @@ class Rule124 {
     for (NodeId id : m_.Nodes(Kind::kAssignment)) {
       if (m_.Inside(id, loop) && m_.Path(m_.Child(id, Field::k_left)) == name) return false;
     }
-    return m_.Contains(loop, {name});
+    for (NodeId id = loop; id < m_[loop].last; ++id) {
+      bool read = m_.KindOf(id) == Kind::kIdentifier && m_[id].atom == name && m_[id].field != Field::k_attribute && m_[id].field != Field::k_name;
+      if (read) return true;
+    }
+    return false;
   }
 
   void Report(NodeId at, NodeId call, std::string_view name, bool host) {
