@@ -8,12 +8,16 @@
 namespace lowtide::cli {
 
 void Follower::FindRings() {
+  unreadable_.clear();
   for (const std::string& path : record::ListRings(folder_)) {
-    if (ranks_.count(path)) continue;
+    if (known_.count(path)) continue;
     try {
-      ranks_[path] = std::make_unique<Rank>(record::Ring::Open(path), options_);
-    } catch (const Error&) {
-      ranks_.erase(path);  // not whole yet, or no ring: tried again at the next look
+      record::Ring ring = record::Ring::Open(path);
+      int64_t pid = ring.header().pid;
+      if (pid > 0) known_.insert(path);
+      if (pid > 0 && !ranks_.count(pid)) ranks_[pid] = std::make_unique<Rank>(std::move(ring), options_);
+    } catch (const Error& error) {
+      unreadable_[path] = error.message();  // perhaps not whole yet: tried again at the next look
     }
   }
 }
@@ -39,7 +43,7 @@ report::RunView Follower::Look() {
   report::RunView view;
   view.folder = folder_;
   bool any_runs = false;
-  for (auto& [path, rank] : ranks_) {
+  for (auto& [pid, rank] : ranks_) {
     try {
       Update(*rank);
     } catch (const Error&) {
@@ -51,6 +55,12 @@ report::RunView Follower::Look() {
     view.ranks.push_back(rank->view);
     view.series.insert(view.series.end(), rank->series.begin(), rank->series.end());
     view.document.verdicts.insert(view.document.verdicts.end(), rank->verdicts.begin(), rank->verdicts.end());
+  }
+  for (const auto& [path, why] : unreadable_) {
+    finding::Finding finding;
+    finding.code = "LT903";
+    finding.message = path + ": " + why;
+    view.document.findings.push_back(std::move(finding));
   }
   ended_ = !ranks_.empty() && !any_runs;
   return view;

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "cli/judge.h"
@@ -15,8 +16,7 @@ class Follower {
  public:
   Follower(std::string folder, JudgeOptions options) : folder_(std::move(folder)), options_(options) {}
 
-  // What is known now: ranks, series and verdicts (no holders, no findings). A ring that cannot be read just now is
-  // left out.
+  // What is known now: ranks, series, verdicts, and a finding for each ring that cannot be read.
   report::RunView Look();
   // Whether there were rings and every process that wrote one has ended.
   bool Ended() const { return ended_; }
@@ -36,7 +36,9 @@ class Follower {
 
   std::string folder_;
   JudgeOptions options_;
-  std::map<std::string, std::unique_ptr<Rank>> ranks_;  // by file
+  std::map<int64_t, std::unique_ptr<Rank>> ranks_;   // by pid: a ring is renamed once its rank is known
+  std::set<std::string> known_;                      // files of these
+  std::map<std::string, std::string> unreadable_;    // file -> why
   bool ended_ = false;
 };
 

@@ -120,7 +120,7 @@ void AddVerdicts(std::vector<Judgement>& judgements, finding::Document& document
 // `steps` 0: nothing that is a step was seen in any process.
 void AddSilence(const report::RunView& view, finding::Document& document) {
   for (const report::RankView& rank : view.ranks) {
-    if (rank.steps > 0) return;
+    if (rank.steps > 0 || rank.ended == "still running") return;
   }
   document.findings.push_back(ToolFinding(
       "LT901", "", "no training step was seen: the script ended before its first step, or trains in a way that no hook sees",

@@ -15,7 +15,7 @@ namespace {
 using finding::VerdictRow;
 
 constexpr int kGap = 2;
-constexpr int kWidestSpark = 48;
+constexpr int kVerdict = 20, kSmallSpark = 8, kWidestSpark = 48;  // columns
 
 // A pool of a rank, with its verdict if there is one yet.
 struct Row {
@@ -32,11 +32,12 @@ class Live {
   std::vector<std::string> Lines(int height) {
     Collect();
     Head();
+    std::vector<std::string> reasons = Reasons();
     if (rows_.empty()) {
       lines_.push_back(terminal_.Dim(CutTo(words_.Get(Phrase::kWatchWaiting), terminal_.width)));
+      lines_.insert(lines_.end(), reasons.begin(), reasons.end());
       return std::move(lines_);
     }
-    std::vector<std::string> reasons = Reasons();
     int room = height - static_cast<int>(lines_.size()) - 1 - static_cast<int>(reasons.size());
     size_t hidden = DropCalm(static_cast<size_t>(std::max(room, 1)));
     lines_.push_back(terminal_.Dim(Cells(words_.Get(Phrase::kRankHead), words_.Get(Phrase::kWatchPool), words_.Get(Phrase::kWatchNow),
@@ -107,10 +108,10 @@ class Live {
     if (verdict && verdict->steps_to_oom && Urgency(*verdict) < 2) {
       word += ", " + words_.Say(Phrase::kWatchLeft, FormatCount(static_cast<uint64_t>(std::max(0.0, *verdict->steps_to_oom))));
     }
-    int wide = std::clamp(room - kGap - 8, 0, 30);
-    text += Colour(row, FitLeft(word, std::min(wide, room)));
+    int wide = std::min(room, room >= kVerdict + kGap + kSmallSpark ? std::clamp(room - kGap - kSmallSpark, kVerdict, 30) : 30);
+    text += Colour(row, FitLeft(word, wide));
     int spark = std::min(room - wide - kGap, kWidestSpark);
-    if (spark >= 8) text += std::string(kGap, ' ') + Spark(series, spark);
+    if (spark >= kSmallSpark) text += std::string(kGap, ' ') + Spark(series, spark);
     return text;
   }
 
@@ -127,14 +128,19 @@ class Live {
     return Sparkline(values, columns, terminal_);
   }
 
-  // Why, for at most three causes that need attention.
+  // Why, for at most three causes that need attention, and at most two other findings.
   std::vector<std::string> Reasons() const {
     std::vector<std::string> reasons;
-    int causes = 0;
-    for (const Card& card : Select(view_).attention) {
-      if (++causes > 3) break;
+    Selection selection = Select(view_);
+    if (selection.attention.size() > 3) selection.attention.resize(3);
+    if (selection.findings.size() > 2) selection.findings.resize(2);
+    for (const Card& card : selection.attention) {
       std::string where = words_.Pool(card.row->pool) + (many_ranks_ ? words_.Say(Phrase::kOnRank, card.row->rank) : "");
       std::string text = where + ": " + words_.Pick(card.row->reason, card.row->reason_zh);
+      for (std::string& line : WrapTo(text, terminal_.width)) reasons.push_back(std::move(line));
+    }
+    for (const finding::Finding* finding : selection.findings) {
+      std::string text = finding->code + " " + words_.Pick(finding->message, finding->message_zh);
       for (std::string& line : WrapTo(text, terminal_.width)) reasons.push_back(std::move(line));
     }
     if (!reasons.empty()) reasons.insert(reasons.begin(), "");
