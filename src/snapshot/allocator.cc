@@ -4,10 +4,14 @@
 #include <bit>
 
 namespace lowtide::snapshot {
+namespace {
+constexpr uint64_t kMostBytes = uint64_t{1} << 48;  // of a request: more is damage, and must not overflow
+}
 
 uint64_t Allocator::Round(uint64_t size) const {
   size += config_.padding;
   if (size < kMinBlock) return kMinBlock;
+  if (size > kMostBytes) return kMostBytes;
   const int log = std::bit_width(size) - 1;
   const auto index = static_cast<size_t>(std::clamp(log - 20, 0, 15));
   const uint64_t divisions = config_.roundup_power2_divisions[index];
@@ -22,6 +26,7 @@ uint64_t Allocator::Round(uint64_t size) const {
 }
 
 uint64_t Allocator::SegmentSize(uint64_t rounded) const {
+  if (rounded > kMostBytes) return kMostBytes;
   if (rounded <= kSmallSize) return kSmallSegment;
   if (rounded < kMinLargeAlloc) return config_.large_segment_size;
   return (rounded + kRoundLarge - 1) / kRoundLarge * kRoundLarge;
@@ -49,7 +54,10 @@ Allocator::BlockId Allocator::NewBlock() {
   return static_cast<BlockId>(blocks_.size() - 1);
 }
 
-void Allocator::Drop(BlockId id) { unused_.push_back(id); }
+void Allocator::Drop(BlockId id) {
+  blocks_[id].allocated = false;
+  unused_.push_back(id);
+}
 
 void Allocator::InsertFree(BlockId id) {
   const Block& b = blocks_[id];
@@ -154,6 +162,7 @@ Allocator::BlockId Allocator::Allocate(BlockId id, uint64_t rounded) {
 
 void Allocator::Free(BlockId id) {
   Block& b = blocks_[id];
+  if (!b.allocated) return;  // its segment was taken away under it
   stats_.allocated -= b.size;
   b.allocated = false;
   b.freed_at = lookups_;
@@ -163,7 +172,7 @@ void Allocator::Free(BlockId id) {
 Allocator::BlockId Allocator::BlockAt(uint64_t address) const {
   const auto segment = SegmentAt(address);
   if (!segment) return kNone;
-  for (BlockId id = segments_[*segment].first; id != kNone; id = blocks_[id].next) {
+  for (BlockId id = segments_[*segment].first; id != kNone && walk_left_ > 0; id = blocks_[id].next, --walk_left_) {
     if (address < blocks_[id].address + blocks_[id].size) return id;
   }
   return kNone;
@@ -177,7 +186,7 @@ std::optional<uint32_t> Allocator::SegmentAt(uint64_t address) const {
   uint64_t end = segment.address + segment.size;
   if (segment.expandable) {
     end = segment.address;
-    for (; last != kNone; last = blocks_[last].next) end = blocks_[last].address + blocks_[last].size;
+    for (; last != kNone && walk_left_ > 0; last = blocks_[last].next, --walk_left_) end = blocks_[last].address + blocks_[last].size;
   }
   if (address >= end) return std::nullopt;
   return std::prev(it)->second;

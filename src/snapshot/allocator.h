@@ -105,7 +105,7 @@ class Allocator {
     uint64_t size, address;
     BlockId block;
     bool operator<(const FreeKey& other) const {
-      return std::tie(stream, size, address) < std::tie(other.stream, other.size, other.address);
+      return std::tie(stream, size, address, block) < std::tie(other.stream, other.size, other.address, other.block);
     }
   };
   using FreeSet = std::set<FreeKey>;
@@ -141,6 +141,8 @@ class Allocator {
   std::map<uint64_t, uint32_t> segment_at_;
   uint64_t next_address_ = uint64_t{1} << 50;
   uint64_t lookups_ = 0;
+  // Steps of walks along blocks. Real traces need few; a hostile one must not cost its square.
+  mutable uint64_t walk_left_ = uint64_t{200} << 20;
   Stats stats_;
 };
 

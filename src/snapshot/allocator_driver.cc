@@ -154,7 +154,7 @@ Allocator::BlockId Allocator::Expand(uint64_t rounded, int64_t stream, uint32_t 
   for (uint32_t i = 0; i < segments_.size() && candidate == kNone; ++i) {
     const Segment& segment = segments_[i];
     if (!segment.expandable || segment.dead || segment.stream != stream || segment.pool != pool || segment.small != small) continue;
-    for (BlockId id = segment.first; id != kNone; id = blocks_[id].next) {
+    for (BlockId id = segment.first; id != kNone && walk_left_ > 0; id = blocks_[id].next, --walk_left_) {
       if (blocks_[id].mapped) continue;
       const BlockId from = usable(blocks_[id].prev) ? blocks_[id].prev : id;
       if (room(from)) {
@@ -167,16 +167,17 @@ Allocator::BlockId Allocator::Expand(uint64_t rounded, int64_t stream, uint32_t 
   const uint64_t page = Page(small);
   // Maps pages after the free part until it is long enough; what was mapped stays mapped when the driver says no.
   for (;;) {
-    BlockId to_map = blocks_[candidate].mapped ? blocks_[candidate].next : candidate;
+    const BlockId to_map = blocks_[candidate].mapped ? blocks_[candidate].next : candidate;
     const uint64_t have = blocks_[candidate].mapped ? blocks_[candidate].size : 0;
     if (have >= rounded) return candidate;
+    if (to_map == kNone || blocks_[to_map].mapped) return kNone;
     const uint64_t wanted = std::min((rounded - have + page - 1) / page * page, blocks_[to_map].size);
-    if (!Fits(wanted)) return kNone;
+    if (wanted == 0 || !Fits(wanted)) return kNone;
     const uint64_t address = blocks_[to_map].address;
     const uint32_t segment = blocks_[to_map].segment;
     MapRange(address, wanted, stream, pool, small);
     candidate = kNone;
-    for (BlockId id = segments_[segment].first; id != kNone; id = blocks_[id].next) {
+    for (BlockId id = segments_[segment].first; id != kNone && walk_left_ > 0; id = blocks_[id].next, --walk_left_) {
       if (address < blocks_[id].address + blocks_[id].size) {
         candidate = id;
         break;

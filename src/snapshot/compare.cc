@@ -37,10 +37,12 @@ void Add(Table& table, const std::string& key, const Share& share, bool after) {
   (after ? change.after : change.before) += share.bytes;
 }
 
+uint64_t Size(const Change& change) { return change.after > change.before ? change.after - change.before : change.before - change.after; }
+
 std::vector<Change> Rows(const Table& table) {
   std::vector<Change> rows;
   for (const auto& [key, change] : table) rows.push_back(change);
-  std::stable_sort(rows.begin(), rows.end(), [](const Change& a, const Change& b) { return std::abs(a.delta()) > std::abs(b.delta()); });
+  std::stable_sort(rows.begin(), rows.end(), [](const Change& a, const Change& b) { return Size(a) > Size(b); });
   return rows;
 }
 

@@ -11,6 +11,7 @@ namespace lowtide::snapshot {
 namespace {
 
 constexpr size_t kMostExplained = 16;       // oom events with holders and replays; a retry loop may log thousands
+constexpr size_t kMostReplayed = 1'000'000;  // events, without being asked for a replay
 constexpr uint64_t kOutsideThatMatters = uint64_t{1} << 30;
 
 std::string Bytes(uint64_t bytes) { return FormatBytes(static_cast<double>(bytes)); }
@@ -100,7 +101,11 @@ std::vector<OomReport> ExplainOoms(const Snapshot& snapshot, const Lifetimes& li
     if (event.flags & Event::kHasAddress) oom.device_free = event.address;
     oom.reserved = allocator.stats().reserved;
     oom.allocated = allocator.stats().allocated;
-    LookAtFree(allocator, snapshot.ContextOf(event).stream, oom);
+    if (reports.size() < kMostExplained) {
+      LookAtFree(allocator, snapshot.ContextOf(event).stream, oom);
+    } else {
+      oom.free_in_segments = oom.reserved - std::min(oom.reserved, oom.allocated);
+    }
     oom.driver_request = expandable ? oom.request - std::min(oom.request, oom.largest_usable_block) : allocator.SegmentSize(oom.request);
     Judge(oom, capacity, expandable);
     if (reports.size() < kMostExplained) {
@@ -111,7 +116,7 @@ std::vector<OomReport> ExplainOoms(const Snapshot& snapshot, const Lifetimes& li
   });
   if (!reports.empty() && reports.front().device_free) {
     OomReport& first = reports.front();
-    first.remedies = SearchSettings(snapshot, lifetimes, first.reserved + *first.device_free);
+    first.remedies = SearchSettings(snapshot, lifetimes, first.reserved + *first.device_free, kMostReplayed);
   }
   return reports;
 }

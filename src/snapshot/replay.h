@@ -62,6 +62,8 @@ struct Recommendation {
   uint64_t capacity = AllocatorConfig::kUnlimited;
   std::string limits;           // what the answer rests on, one sentence
 };
-Recommendation SearchSettings(const Snapshot& snapshot, const Lifetimes& lifetimes, uint64_t capacity);
+// Stops trying further settings once `most_events` events have been replayed.
+Recommendation SearchSettings(const Snapshot& snapshot, const Lifetimes& lifetimes, uint64_t capacity,
+                              size_t most_events = size_t{1} << 32);
 
 }  // namespace lowtide::snapshot

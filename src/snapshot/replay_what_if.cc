@@ -11,6 +11,8 @@
 namespace lowtide::snapshot {
 namespace {
 
+constexpr uint64_t kMostOomTries = 64;  // a loop that catches the error may log thousands
+
 class Runner {
  public:
   Runner(const Snapshot& snapshot, const Lifetimes& lifetimes, const AllocatorConfig& config, const StartState& start,
@@ -100,7 +102,7 @@ class Runner {
         in_release_ = true;
         return true;
       case Action::kOom: {
-        ++result_.oom_events;
+        if (++result_.oom_events > kMostOomTries) return true;
         const auto id = allocator_.Malloc(event.size, snapshot_.ContextOf(event).stream, 0);
         if (id != Allocator::kNone) {
           ++result_.oom_events_served;
@@ -138,20 +140,25 @@ WhatIf Replay(const Snapshot& snapshot, const Lifetimes& lifetimes, const Alloca
   return Runner(snapshot, lifetimes, config, UndoTrace(snapshot, lifetimes.device), keep).Run();
 }
 
-Recommendation SearchSettings(const Snapshot& snapshot, const Lifetimes& lifetimes, uint64_t capacity) {
+Recommendation SearchSettings(const Snapshot& snapshot, const Lifetimes& lifetimes, uint64_t capacity, size_t most_events) {
   Recommendation found;
   found.capacity = capacity;
   AllocatorConfig recorded = AllocatorConfig::Recorded(snapshot, lifetimes.device);
   recorded.capacity = capacity;
   found.recorded = Replay(snapshot, lifetimes, recorded);
-  std::vector<std::string> candidates = {
-      "defaults", "expandable_segments:True", "max_split_size_mb:64", "max_split_size_mb:128", "max_split_size_mb:256",
-      "max_split_size_mb:512", "roundup_power2_divisions:4", "roundup_power2_divisions:8", "roundup_power2_divisions:16",
-      "expandable_segments:True,roundup_power2_divisions:8", "max_split_size_mb:128,roundup_power2_divisions:8"};
+  // The likeliest to help first: a long trace is replayed under these alone.
+  std::vector<std::string> candidates = {"expandable_segments:True", "max_split_size_mb:128"};
   if (capacity != AllocatorConfig::kUnlimited) {
     candidates.push_back("garbage_collection_threshold:0.8");
     candidates.push_back("max_split_size_mb:128,garbage_collection_threshold:0.8");
   }
+  for (const char* more : {"defaults", "expandable_segments:True,roundup_power2_divisions:8", "max_split_size_mb:64", "max_split_size_mb:256",
+                           "max_split_size_mb:512", "roundup_power2_divisions:4", "roundup_power2_divisions:8", "roundup_power2_divisions:16",
+                           "max_split_size_mb:128,roundup_power2_divisions:8"}) {
+    candidates.push_back(more);
+  }
+  const size_t each = std::max<size_t>(1, lifetimes.events.size());
+  candidates.resize(std::clamp<size_t>(most_events / each, 1, candidates.size()));
   for (const std::string& candidate : candidates) {
     AllocatorConfig config;
     config.padding = recorded.padding;
