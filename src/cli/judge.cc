@@ -45,8 +45,28 @@ std::optional<series::Phase> EventOf(const record::MarkRecord& mark) {
 
 double Bytes(int64_t figure) { return figure == kAbsent ? series::Point::kUnknown : static_cast<double>(figure); }
 
-double HeapBytes(int64_t heap, int64_t python_blocks) {
-  return Bytes(heap) + (python_blocks == kAbsent ? 0 : kPythonBlockBytes * static_cast<double>(python_blocks));
+// Python's blocks are part of the pool `heap`, but are sampled at other steps than the C heap: judged apart, told as one.
+void MergePython(std::vector<verdict::Judgement>& judgements) {
+  auto find = [&](const char* pool) {
+    return std::find_if(judgements.begin(), judgements.end(), [&](const auto& judgement) { return judgement.pool == pool; });
+  };
+  auto python = find("python"), heap = find("heap");
+  if (python == judgements.end()) return;
+  python->pool = "heap";
+  if (heap == judgements.end()) return;
+  using verdict::Kind;
+  if (python->kind == Kind::kLeak && heap->kind == Kind::kLeak) {
+    *heap->bytes_per_step += *python->bytes_per_step;
+    if (heap->interval && python->interval) {
+      heap->interval->first += python->interval->first;
+      heap->interval->second += python->interval->second;
+    }
+    heap->note = "Python's own small objects are counted at 40 B each";
+    heap->note_zh = "Python 自身的小对象按每个 40 B 计";
+  } else if (python->kind == Kind::kLeak) {
+    *heap = *python;
+  }
+  judgements.erase(python);
 }
 
 }  // namespace
@@ -135,7 +155,8 @@ void RankJudge::AddStep(const StepRecord& record) {
     Add(pool, next);
   };
   if (exact_cpu_) add("cpu", Bytes(record.cpu_bytes), Bytes(record.cpu_peak_bytes));
-  add("heap", HeapBytes(record.heap_bytes, record.python_blocks));
+  add("heap", Bytes(record.heap_bytes));
+  add("python", kPythonBlockBytes * Bytes(record.python_blocks));
   add("host", Bytes(record.rss_bytes));
   if (reports_) add("shm", Bytes(record.shm_tensor_bytes));
   if (record.fds >= 0) add("fds", record.fds);
@@ -204,10 +225,10 @@ RankJudge::Pool& RankJudge::PoolOf(const std::string& name, double first_value) 
   Pool& pool = pools_[name];
   if (pool.engine) return pool;
   verdict::EngineOptions options;
-  options.pool = name;
+  options.pool = name == "python" ? "heap" : name;
   options.rank = rank_;
   if (auto known = device_capacity_.find(name); known != device_capacity_.end()) options.capacity = known->second;
-  bool in_process = name == "cpu" || name == "heap" || name == "host";
+  bool in_process = name == "cpu" || name == "heap" || name == "python" || name == "host";
   // What the process holds beside this pool counts against the same limit.
   if (in_process && limit_ > 0) options.capacity = limit_ - std::max(0.0, other_memory_ - first_value);
   pool.capacity = options.capacity;
@@ -233,12 +254,17 @@ void RankJudge::Show(Pool& pool, uint64_t step, double value) {
 
 std::vector<verdict::Judgement> RankJudge::Judge(bool final) {
   std::vector<verdict::Judgement> judgements;
+  auto add = [&](const std::string& name, const Pool& pool) {
+    judgements.push_back(pool.engine->Judge(final));
+    judgements.back().pool = name;
+  };
   for (const char* first : {"cpu", "heap"}) {
-    if (auto pool = pools_.find(first); pool != pools_.end()) judgements.push_back(pool->second.engine->Judge(final));
+    if (auto pool = pools_.find(first); pool != pools_.end()) add(first, pool->second);
   }
   for (const auto& [name, pool] : pools_) {
-    if (name != "cpu" && name != "heap") judgements.push_back(pool.engine->Judge(final));
+    if (name != "cpu" && name != "heap") add(name, pool);
   }
+  MergePython(judgements);
   return judgements;
 }
 
@@ -252,6 +278,7 @@ bool RankJudge::Suspicious() {
 std::vector<report::SeriesView> RankJudge::Series() const {
   std::vector<report::SeriesView> views;
   for (const auto& [name, pool] : pools_) {
+    if (name == "python") continue;
     report::SeriesView view{name, rank_, pool.shown, pool.capacity, pool.now};
     // The lower edge: what later steps never went below.
     for (size_t i = view.points.size(); i-- > 1;) {
