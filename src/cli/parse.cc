@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/terminal.h"
 #include "base/units.h"
+#include "cli/checkpoint.h"
 #include "cli/color.h"
 #include "cli/doctor.h"
 #include "cli/explain.h"
@@ -198,6 +199,15 @@ void AddDoctor(Context context) {
   verb->callback([=] { context.work = [=] { return Doctor(*options, context.common); }; });
 }
 
+void AddCheckpoint(Context context) {
+  auto* verb = context.app.add_subcommand("checkpoint", "what a checkpoint folder holds, and whether it is whole");
+  auto options = std::make_shared<CheckpointOptions>();
+  verb->add_option("action", options->action, "verify, list or show")->required()->check(CLI::IsMember({"verify", "list", "show"}));
+  verb->add_option("path", options->path, "a checkpoint, or a folder of them")->required();
+  verb->add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  verb->callback([=] { context.work = [=] { return Checkpoint(*options, context.common); }; });
+}
+
 void AddExplain(Context context) {
   auto* verb = context.app.add_subcommand("explain", "what a finding means, why, and what to do (all codes without one)");
   auto options = std::make_shared<ExplainOptions>();
@@ -213,6 +223,7 @@ constexpr void (*kVerbs[])(Context) = {
     AddVerdict,
     AddSnapshot,
     AddLint,
+    AddCheckpoint,
     AddDoctor,
     AddExplain,
 };
