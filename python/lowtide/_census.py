@@ -126,6 +126,10 @@ def _ready(state):
     return True
 
 
+def _no_hook(*_):
+    return None
+
+
 def _probes(torch):
     """Tensors of known contents, by which _walk finds where this PyTorch keeps what."""
     with torch.enable_grad():
@@ -135,9 +139,18 @@ def _probes(torch):
         left = torch.ones(3, dtype=torch.float32, device="cpu", requires_grad=True)
         right = torch.ones(3, dtype=torch.float32, device="cpu", requires_grad=True)
         result = left * right
+        view = result.view(-1)
         node = result.grad_fn
         leaf = torch.ones(3, dtype=torch.float32, device="cpu", requires_grad=True)
         leaf.grad = torch.zeros(3, dtype=torch.float32, device="cpu")
+        hooked = torch.ones(3, dtype=torch.float32, device="cpu", requires_grad=True)
+        hooked.register_hook(_no_hook)
+        if hasattr(hooked, "register_post_accumulate_grad_hook"):
+            hooked.register_post_accumulate_grad_hook(_no_hook)
+        hooked_node = (hooked * 2).grad_fn
+        hooked_node.register_hook(_no_hook)
+        if hasattr(hooked_node, "register_prehook"):
+            hooked_node.register_prehook(_no_hook)
     inputs = [edge[0] for edge in node.next_functions]
     base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
     return {
@@ -157,6 +170,13 @@ def _probes(torch):
         "next1": inputs[1],
         "result": result,
         "result_impl": result._cdata,
+        "view": view,
+        "view_impl": view._cdata,
+        "hooked": hooked,
+        "hooked_impl": hooked._cdata,
+        "hooked_node": hooked_node,
+        "left": left,
+        "left_impl": left._cdata,
         "leaf": leaf,
         "leaf_impl": leaf._cdata,
         "grad_impl": leaf.grad._cdata,

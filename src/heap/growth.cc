@@ -13,14 +13,14 @@ int64_t Amount::Bytes() const {
 }
 
 Amount& Amount::operator+=(const Amount& other) {
-  host += other.host, cpu += other.cpu;
+  host += other.host, cpu += other.cpu, shared += other.shared;
   tensors += other.tensors, autograd += other.autograd, objects += other.objects;
   for (size_t i = 0; i < device.size(); ++i) device[i] += other.device[i];
   return *this;
 }
 
 Amount& Amount::operator-=(const Amount& other) {
-  host -= other.host, cpu -= other.cpu;
+  host -= other.host, cpu -= other.cpu, shared -= other.shared;
   tensors -= other.tensors, autograd -= other.autograd, objects -= other.objects;
   for (size_t i = 0; i < device.size(); ++i) device[i] -= other.device[i];
   return *this;
@@ -194,6 +194,7 @@ std::vector<Amount> Amounts(const Mark& mark, const std::vector<NodeId>& nodes) 
     else amount.device[static_cast<size_t>(device) % amount.device.size()] += bytes;
     amount.tensors += kind == Kind::kTensor;
     amount.autograd += kind == Kind::kAutograd;
+    if (device == -2) amount.shared += bytes;
     ++amount.objects;
   }
   return amounts;

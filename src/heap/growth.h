@@ -19,13 +19,14 @@ struct Mark {
   const std::vector<uint64_t>* address = nullptr;  // what a node was in memory
   const AddressMap* map = nullptr;                 // and the reverse
   const std::vector<uint32_t>* type = nullptr;     // equal numbers: the same type, in both marks
-  const std::vector<int16_t>* device = nullptr;    // of kStorage nodes: -1 host, otherwise the accelerator's index
+  const std::vector<int16_t>* device = nullptr;    // of kStorage nodes: -1 host, -2 shared memory, otherwise the accelerator's index
 };
 
 // Bytes by where they live, and how many of what.
 struct Amount {
   int64_t host = 0;                  // C heap and Python objects
   int64_t cpu = 0;                   // storages on the CPU
+  int64_t shared = 0;                // of them those in shared memory
   std::array<int64_t, 16> device{};  // storages by accelerator index
   int64_t tensors = 0, autograd = 0, objects = 0;
 

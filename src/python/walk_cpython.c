@@ -290,6 +290,8 @@ PyCodeObject* LtSuspendedLocal(PyObject* holder, PyObject* value, PyObject** nam
 #endif
 }
 
+PyObject* LtFrameBack(PyFrameObject* frame) { return (PyObject*)frame->f_back; }
+
 // ---- sizes
 
 Py_ssize_t LtDictBytes(PyObject* dict) {

@@ -56,6 +56,9 @@ PyCodeObject* LtSuspendedLocal(PyObject* holder, PyObject* value, PyObject** nam
 PyObject* LtSlotName(PyCodeObject* code, int index);
 int LtSlotCount(PyCodeObject* code);
 
+// The frame object that a left frame refers to as its caller; borrowed, may be NULL.
+PyObject* LtFrameBack(PyFrameObject* frame);
+
 // Bytes of a dict's tables.
 Py_ssize_t LtDictBytes(PyObject* dict);
 

@@ -27,8 +27,12 @@ enum NativeSlot : uint16_t {
   kSlotNext,       // graph node -> the graph node of its input
   kSlotVariable,   // AccumulateGrad -> the leaf
   kSlotHook,
+  kSlotContext,    // graph node -> the ctx of a custom Function
   kSlotOther,
 };
+
+// Census::device of storages that are on no accelerator.
+inline constexpr int16_t kHost = -1, kShared = -2;
 
 enum class Origin : uint8_t { kPython, kFrame, kNative };
 
@@ -44,7 +48,14 @@ struct TorchLayout {
   size_t graph_node = 0;    // in the Python object of a graph node
   size_t storage_bytes = 0;
   size_t next_edges = 0, edge_stride = 0;
-  size_t meta_grad = 0, meta_grad_fn = 0;
+  size_t impl_storage = 0, impl_meta = 0;  // in TensorImpl
+  size_t impl_bytes = 0;                   // of a plain TensorImpl
+  size_t meta_grad = 0, meta_grad_fn = 0, meta_base = 0;
+  size_t node_bytes = 0;  // of the part that all graph nodes have
+  size_t saved_flags = 0;  // in SavedVariable
+  std::vector<size_t> meta_hooks, node_hooks;  // vectors of hooks
+  size_t meta_post_hook = 0;
+  bool counted_nodes = false;  // graph nodes keep their count of owners as tensors do (PyTorch 2.13 on)
 };
 
 struct FrameInfo {

@@ -62,6 +62,7 @@ Label NativeLabel(uint16_t slot) {
     case kSlotNext: label.text = "next"; break;
     case kSlotVariable: label.text = "variable"; break;
     case kSlotHook: label.text = "hook"; break;
+    case kSlotContext: label.text = "ctx"; break;
     default: label.text = "inner"; break;
   }
   return label;

@@ -62,7 +62,66 @@ bool LearnTensors(PyObject* probes, TorchLayout* layout) {
   for (size_t at = 8; at < 128 && !layout->storage_bytes; at += 8) {
     if (Word(storage_impl, at) == bytes && Word(other, at) == other_bytes) layout->storage_bytes = at;
   }
-  return layout->tensor_impl && layout->storage_impl && layout->storage_bytes;
+  layout->impl_storage = FindWord(impl, 8, Reader().BlockBytes(impl), storage_impl);
+  layout->impl_bytes = Reader().BlockBytes(impl);
+  return layout->tensor_impl && layout->storage_impl && layout->storage_bytes && layout->impl_storage;
+}
+
+// Where a tensor keeps its gradient, its graph node and the base of a view.
+bool LearnMeta(PyObject* probes, uint64_t node, TorchLayout* layout) {
+  const uint64_t result = Number(probes, "result_impl"), leaf = Number(probes, "leaf_impl");
+  const uint64_t view = Number(probes, "view_impl");
+  layout->impl_meta = FindClass(result, 8, Reader().BlockBytes(result), NativeClass::kMeta);
+  if (!layout->impl_meta) return false;
+  const uint64_t meta = Word(result, layout->impl_meta), leaf_meta = Word(leaf, layout->impl_meta);
+  const uint64_t view_meta = Word(view, layout->impl_meta);
+  layout->meta_grad_fn = FindWord(meta, 8, Reader().BlockBytes(meta), node);
+  layout->meta_grad = FindWord(leaf_meta, 8, Reader().BlockBytes(leaf_meta), Number(probes, "grad_impl"));
+  layout->meta_base = FindWord(view_meta, 8, Reader().BlockBytes(view_meta), result);
+  return layout->meta_grad_fn && layout->meta_grad && layout->meta_base;
+}
+
+// Vectors of hooks in [8, bytes) of the object at `base`.
+std::vector<size_t> FindHookVectors(uint64_t base, size_t bytes) {
+  std::vector<size_t> found;
+  for (size_t at = 8; at + 24 <= bytes; at += 8) {
+    const uint64_t begin = Word(base, at), end = Word(base, at + 8);
+    if (Reader().Plausible(begin) && end > begin && end - begin <= 64 &&
+        ClassAt(Word(begin, 0)) == NativeClass::kPyHolder) {
+      found.push_back(at);
+    }
+  }
+  return found;
+}
+
+// Hooks, from a tensor and graph nodes that have one of each kind. None found is no failure: they are rare.
+void LearnHooks(PyObject* probes, TorchLayout* layout) {
+  const uint64_t leaf = Number(probes, "hooked_impl");
+  const uint64_t meta = leaf ? Word(leaf, layout->impl_meta) : 0;
+  if (meta) {
+    layout->meta_hooks = FindHookVectors(meta, Reader().BlockBytes(meta));
+    layout->meta_post_hook = FindClass(meta, 8, Reader().BlockBytes(meta), NativeClass::kPyHolder);
+  }
+  if (PyObject* wrapper = Get(probes, "hooked_node")) {
+    layout->node_hooks = FindHookVectors(Word(Address(wrapper), layout->graph_node), layout->node_bytes);
+  }
+}
+
+// Where a SavedVariable keeps its flags, from c = a * d, which saves the leaves a and d as they are.
+bool LearnSaved(PyObject* probes, uint64_t node, TorchLayout* layout) {
+  const size_t bytes = Reader().BlockBytes(node);
+  const size_t at = FindWord(node, layout->node_bytes, bytes, Number(probes, "left_impl"));
+  if (!at) return false;
+  // Of its five flags (never filled, in place on a view, saved whole, a leaf, an output) two are set.
+  for (size_t flags = 16; flags <= 72 && at + flags + 8 <= bytes; flags += 8) {
+    const uint64_t word = Word(node, at + flags);
+    const bool here = (word & 0xff) == 0 && (word >> 8 & 0xff) == 0 && (word >> 16 & 0xff) == 1 &&
+                      (word >> 24 & 0xff) == 1 && (word >> 32 & 0xff) == 0;
+    if (!here) continue;
+    layout->saved_flags = flags;
+    return true;
+  }
+  return false;
 }
 
 // Where a graph node keeps its inputs, from c = a * d: the edges lead to the accumulators of a and d.
@@ -82,14 +141,15 @@ bool LearnGraph(PyObject* probes, TorchLayout* layout) {
     layout->edge_stride = FindWord(begin, 8, end - begin, input1);
     if (layout->edge_stride) layout->next_edges = at;
   }
-  const uint64_t result = Number(probes, "result_impl"), leaf = Number(probes, "leaf_impl");
-  const size_t meta_at = FindClass(result, 8, Reader().BlockBytes(result), NativeClass::kMeta);
-  const uint64_t meta = Word(result, meta_at), leaf_meta = Word(leaf, meta_at);
-  if (!meta_at) return false;
-  layout->meta_grad_fn = FindWord(meta, 8, Reader().BlockBytes(meta), node);
-  layout->meta_grad = FindWord(leaf_meta, 8, Reader().BlockBytes(leaf_meta), Number(probes, "grad_impl"));
+  // The leaf is the first thing that AccumulateGrad adds to what all graph nodes have.
+  layout->node_bytes = FindWord(input0, 8, Reader().BlockBytes(input0), Number(probes, "left_impl"));
   layout->graph_traverse = Py_TYPE(wrapper)->tp_traverse;
-  return layout->next_edges && layout->meta_grad_fn && layout->meta_grad;
+  if (!layout->next_edges || !layout->node_bytes || !LearnMeta(probes, node, layout)) return false;
+  LearnHooks(probes, layout);
+  // A node that one Python object and one tensor refer to: is that what stands where tensors keep their count?
+  const uint32_t owners = static_cast<uint32_t>(Word(node, 8));
+  layout->counted_nodes = owners >= 1 && owners <= 4;
+  return LearnSaved(probes, node, layout);
 }
 
 }  // namespace

@@ -110,6 +110,17 @@ PyObject* LearnFrom(PyObject*, PyObject* probes) {
   return PyUnicode_FromString(why);
 }
 
+PyObject* Layout(PyObject*, PyObject*) {
+  const TorchLayout& l = g_layout;
+  return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}", "tensor_impl", l.tensor_impl,
+                       "storage_impl", l.storage_impl, "graph_node", l.graph_node, "storage_bytes", l.storage_bytes,
+                       "next_edges", l.next_edges, "edge_stride", l.edge_stride, "impl_storage", l.impl_storage,
+                       "impl_meta", l.impl_meta, "impl_bytes", l.impl_bytes, "meta_grad", l.meta_grad, "meta_grad_fn",
+                       l.meta_grad_fn, "meta_base", l.meta_base, "node_bytes", l.node_bytes, "saved_flags",
+                       l.saved_flags, "meta_hooks", l.meta_hooks.size(), "node_hooks", l.node_hooks.size(),
+                       "meta_post_hook", l.meta_post_hook);
+}
+
 PyMethodDef kHeapMethods[] = {{"info", HeapInfo, METH_NOARGS, "Counts, bytes and seconds of this census."},
                               {nullptr, nullptr, 0, nullptr}};
 
@@ -121,6 +132,7 @@ PyType_Spec kHeapSpec = {"lowtide._walk.Heap", sizeof(HeapObject), 0,
 
 PyMethodDef kMethods[] = {
     {"learn", LearnFrom, METH_O, "learn(probes) -> None, or what could not be learnt of PyTorch's layout."},
+    {"layout", Layout, METH_NOARGS, "layout() -> dict: the offsets learnt, 0 where not."},
     {"take", Take, METH_NOARGS, "take() -> Heap: a census of the process's objects."},
     {"compare", Compare, METH_VARARGS,
      "compare(before, least_bytes=1, most=64) -> (Heap, rows): a census now, and where bytes came in since `before`."},

@@ -15,6 +15,7 @@ namespace lowtide::walk {
 bool NativeReader::Refresh() {
   heap_.clear();
   images_.clear();
+  shared_.clear();
   FILE* file = std::fopen("/proc/self/maps", "re");
   if (!file) return false;
   char* line = nullptr;
@@ -26,6 +27,7 @@ bool NativeReader::Refresh() {
     if (std::sscanf(line, "%lx-%lx %4s %*s %*s %*s %n", &begin, &end, rights, &name_at) < 3) continue;
     const char* name = name_at ? line + name_at : "";
     if (rights[0] != 'r') continue;
+    if (std::strncmp(name, "/dev/shm/", 9) == 0 || std::strstr(name, "/torch_")) shared_.push_back({begin, end});
     if (std::strstr(name, ".so") || std::strstr(name, "python")) images_.push_back({begin, end});
     const bool anonymous = *name == '\n' || *name == '\0' || std::strncmp(name, "[heap]", 6) == 0;
     if (!anonymous || rights[1] != 'w') continue;
@@ -48,19 +50,6 @@ bool NativeReader::Plausible(uint64_t address) const { return !(address & 15) &&
 bool NativeReader::Read(uint64_t address, void* to, size_t bytes) const {
   iovec local{to, bytes}, remote{reinterpret_cast<void*>(address), bytes};
   return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
-}
-
-void NativeReader::ReadWords(const std::vector<uint64_t>& addresses, std::vector<uint64_t>* words) const {
-  words->assign(addresses.size(), 0);
-  iovec remote[256];
-  for (size_t at = 0; at < addresses.size();) {
-    const size_t count = std::min<size_t>(addresses.size() - at, 256);
-    for (size_t i = 0; i < count; ++i) remote[i] = {reinterpret_cast<void*>(addresses[at + i]), 8};
-    iovec local{words->data() + at, 8 * count};
-    const ssize_t got = process_vm_readv(getpid(), &local, 1, remote, count, 0);
-    const size_t whole = got < 0 ? 0 : static_cast<size_t>(got) / 8;
-    at += whole < count ? whole + 1 : count;  // the first one that is not mapped keeps its 0
-  }
 }
 
 namespace {
@@ -116,6 +105,9 @@ NativeType Classify(const std::type_info* type) {
   else if (DerivesFrom(type, "N5torch8autograd4NodeE")) native.kind = NativeClass::kAutograd;
   else if (DerivesFrom(type, "N5torch8autograd12AutogradMetaE")) native.kind = NativeClass::kMeta;
   else if (native.name.starts_with("torch::autograd::Py")) native.kind = NativeClass::kPyHolder;
+  native.view = native.name == "torch::autograd::DifferentiableViewMeta";
+  native.copy_slices = native.name == "torch::autograd::CopySlices";
+  native.python_node = native.name == "torch::autograd::PyNode";
   native.accumulate_grad = native.name == "torch::autograd::AccumulateGrad";
   return native;
 }

@@ -22,7 +22,7 @@ enum class NativeClass : uint8_t {
 
 struct NativeType {
   NativeClass kind = NativeClass::kNone;
-  bool accumulate_grad = false;
+  bool accumulate_grad = false, view = false, copy_slices = false, python_node = false;
   std::string name;  // demangled
 };
 
@@ -35,8 +35,9 @@ class NativeReader {
   // May `address` be an object on the heap?
   bool Plausible(uint64_t address) const;
 
-  // First words of what each of `addresses` points to; 0 where nothing is mapped.
-  void ReadWords(const std::vector<uint64_t>& addresses, std::vector<uint64_t>* words) const;
+  // Is it memory that is mapped from /dev/shm?
+  bool Shared(uint64_t address) const { return Within(shared_, address); }
+
   bool Read(uint64_t address, void* to, size_t bytes) const;
 
   // The class whose virtual table this is; the result stays valid.
@@ -51,7 +52,7 @@ class NativeReader {
   };
   static bool Within(const std::vector<Range>& ranges, uint64_t address);
 
-  std::vector<Range> heap_, images_;
+  std::vector<Range> heap_, images_, shared_;
   std::unordered_map<uint64_t, NativeType> types_;
 };
 

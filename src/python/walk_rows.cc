@@ -72,6 +72,7 @@ void SetAmount(Row* row, const char* key, const heap::Amount& amount) {
   Row inner;
   inner.Set("host", amount.host);
   inner.Set("cpu", amount.cpu);
+  inner.Set("shared", amount.shared);
   for (size_t i = 0; i < amount.device.size(); ++i) {
     if (amount.device[i]) inner.Set(("cuda:" + std::to_string(i)).c_str(), amount.device[i]);
   }

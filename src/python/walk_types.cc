@@ -52,6 +52,7 @@ void Classify(PyTypeObject* type, TypeInfo* info) {
       {&PyFrozenSet_Type, Special::kSet, Kind::kSequence}, {&PyUnicode_Type, Special::kStr, Kind::kBytes},
       {&PyLong_Type, Special::kLong, Kind::kBytes},        {&PyByteArray_Type, Special::kByteArray, Kind::kBytes},
       {&PyFunction_Type, Special::kFunction, Kind::kObject},
+      {&PyModule_Type, Special::kModule, Kind::kObject},
       {&PyType_Type, Special::kType, Kind::kObject},       {&PyFrame_Type, Special::kFrame, Kind::kObject},
       {g_layout.tensor_type, Special::kTensor, Kind::kTensor},
       {g_layout.storage_type, Special::kStorage, Kind::kStorage},
