@@ -158,8 +158,11 @@ class RunPage {
     html_.Open("details", {{"class", "page"}, {"id", name}}).Open("summary").Leaf("b", {}, name);
     if (code) html_.Text(" " + words_.Pick(std::string(code->title), code->title_zh));
     html_.Close();
-    const char* page = finding::FindPage(name.c_str());
-    if (page) html_.Raw(MarkdownToHtml(page, 3));
+    if (const char* page = finding::FindPage(name.c_str())) {
+      std::string_view text = page;
+      if (text.starts_with("# ")) text.remove_prefix(std::min(text.find('\n'), text.size()));  // the title stands above
+      html_.Raw(MarkdownToHtml(text, 2));
+    }
     html_.Close();
   }
 

@@ -26,16 +26,15 @@ void CardWriter::Attention(const Card& card) {
   html_.Open("h3", {{"id", id}});
   Heading(card);
   html_.Close();
-  if (card.finding) {
-    html_.Open("p", {{"class", "message"}});
-    html_.Raw(SpansToHtml(words_.Pick(card.finding->message, card.finding->message_zh))).Close();
-  }
+  std::string reason = words_.Pick(row.reason, row.reason_zh);
+  std::string message = card.finding ? words_.Pick(card.finding->message, card.finding->message_zh) : "";
+  if (!message.empty() && message != reason) html_.Open("p", {{"class", "message"}}).Raw(SpansToHtml(message)).Close();
   Tiles(row);
   std::vector<const SeriesView*> series{card.series};
   for (const VerdictRow* other : card.also) series.push_back(FindSeries(view_, other->pool, other->rank));
   Chart(series);
   html_.Open("dl", {{"class", "facts"}});
-  Fact(Phrase::kWhy, SpansToHtml(words_.Pick(row.reason, row.reason_zh)));
+  Fact(Phrase::kWhy, SpansToHtml(reason));
   Holders(card);
   Also(card);
   if (card.finding) Fact(Phrase::kNext, SpansToHtml(words_.Pick(card.finding->help, card.finding->help_zh)));
@@ -131,8 +130,8 @@ void CardWriter::Holders(const Card& card) {
 void CardWriter::Holder(const HolderRow& holder, bool first) {
   std::string rate = holder.bytes_per_step > 0 ? ", " + words_.Rate(holder.pool, holder.bytes_per_step, true) : "";
   html_.Open("div", {{"class", first ? "holder first" : "holder"}}).Leaf("code", {{"class", "path"}}, holder.path).Text(" ");
-  html_.Text(words_.Say(Phrase::kHoldsShort, FormatBytes(static_cast<double>(holder.retained_bytes)), FormatCount(holder.objects),
-                        rate, holder.via_autograd ? words_.Get(Phrase::kViaAutograd) : ""));
+  html_.Text(words_.Say(Phrase::kHoldsShort, FormatBytes(static_cast<double>(holder.retained_bytes)), words_.Objects(holder.objects), rate,
+                        holder.via_autograd ? words_.Get(Phrase::kViaAutograd) : ""));
   if (!holder.root.empty()) html_.Leaf("div", {{"class", "root"}}, words_.Say(Phrase::kRoot, holder.root));
   if (first && !holder.file.empty()) Place(holder.file, holder.line);
   html_.Close();

@@ -75,7 +75,12 @@ std::string Words::Ended(const std::string& ended) const {
     const Translation& entry = kTranslations[static_cast<int>(phrase)];
     if (chinese_ && ended == entry.english) return entry.chinese;
   }
+  if (chinese_ && ended.starts_with("exit ")) return Say(Phrase::kExit, ended.substr(5));
   return ended;
+}
+
+std::string Words::Objects(uint64_t count) const {
+  return Say(count == 1 ? Phrase::kOneObject : Phrase::kObjects, FormatCount(count));
 }
 
 std::string Words::Duration(double seconds) const {

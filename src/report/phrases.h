@@ -49,6 +49,7 @@ class Words {
 
   std::string Ended(const std::string& ended) const;      // RankView::ended
   std::string Duration(double seconds) const;             // "3 min 20 s"
+  std::string Objects(uint64_t count) const;              // "1 object", "300 objects"
 
   // "+40.9 KB/step"; the pool says whether bytes or things are counted.
   std::string Rate(const std::string& pool, double rate, bool plus) const;

@@ -54,7 +54,10 @@ TEST(PhrasesTest, UnitsAreTranslated) {
   EXPECT_EQ(Words("zh").Duration(0.85), "850 毫秒");
   EXPECT_EQ(Words("zh").Duration(4 * 86400 + 3 * 3600), "4 天 3 小时");
   EXPECT_EQ(Words("zh").Ended("still running"), "仍在运行");
-  EXPECT_EQ(Words("zh").Ended("exit 0"), "exit 0");
+  EXPECT_EQ(Words("zh").Ended("exit 0"), "退出码 0");
+  EXPECT_EQ(Words("en").Ended("exit 0"), "exit 0");
+  EXPECT_EQ(Words("en").Objects(1), "1 object");
+  EXPECT_EQ(Words("en").Objects(1200), "1,200 objects");
 }
 
 }  // namespace

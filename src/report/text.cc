@@ -118,7 +118,7 @@ class Writer {
     std::string rate = holder.bytes_per_step > 0 ? ", " + words_.Rate(holder.pool, holder.bytes_per_step, true) : "";
     Labelled(first ? words_.Get(Phrase::kWho) : "",
              words_.Say(Phrase::kHolds, terminal_.Bold(holder.path), FormatBytes(static_cast<double>(holder.retained_bytes)),
-                        FormatCount(holder.objects), rate, holder.via_autograd ? words_.Get(Phrase::kViaAutograd) : ""));
+                        words_.Objects(holder.objects), rate, holder.via_autograd ? words_.Get(Phrase::kViaAutograd) : ""));
     if (!first || holder.file.empty()) return;
     Place(holder.file, holder.line);
     if (!holder.root.empty()) Line("        {}", terminal_.Dim(words_.Say(Phrase::kRoot, holder.root)));

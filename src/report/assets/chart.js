@@ -172,7 +172,7 @@ class Chart {
 
   // What the value axis spans for the steps in view.
   amounts() {
-    const { steps, values, lows, capacity, verdict } = this.series;
+    const { steps, values, lows, capacity, verdict, unit } = this.series;
     let low = Infinity, high = -Infinity;
     for (let i = indexAt(steps, this.from); i < steps.length && (i === 0 || steps[i - 1] <= this.to); ++i) {
       if (values[i] === null) continue;
@@ -182,7 +182,7 @@ class Chart {
     if (low > high) { low = 0; high = 1; }
     if (this.toLimit && capacity) return [0, Math.max(high, capacity) * 1.08];
     // What hardly moves is drawn flat, unless it is the news.
-    const least = verdict === "leak" ? 1 : Math.max(1, high * 0.2);
+    const least = verdict === "leak" ? 1 : Math.max(unit === "B" ? 1000 : 4, high * 0.2);
     if (high - low < least) { const middle = (low + high) / 2; low = Math.max(0, middle - least / 2); high = low + least; }
     const pad = (high - low) * 0.06;
     return [Math.max(0, low - pad), high + pad];
@@ -241,7 +241,7 @@ class Chart {
     for (const span of this.series.phases) {
       if (span.last < this.from || span.first > this.to) continue;
       const x = this.x(span.first), band = node("rect", {
-        class: "phase " + span.kind, x, width: Math.max(1, this.x(span.last) - x), y: kMargin.top, height: bottom - kMargin.top });
+        class: "phase " + span.kind, x, width: Math.max(2, this.x(span.last) - x), y: kMargin.top, height: bottom - kMargin.top });
       band.appendChild(node("title", {}, span.name));
       body.appendChild(band);
     }
