@@ -131,9 +131,10 @@ double RatchetPValue(std::span<const double> minima, double tolerance) {
     after = std::min(after, minima[i]);
   }
   int n = up + down;
-  if (n == 0) return 1;
-  double p = 0;
-  for (int k = up; k <= n; ++k) p += std::exp(std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) - n * M_LN2);
+  if (up <= down) return 1;  // 0.5 at least: of no interest
+  // P(Bin(n, 1/2) >= up), from the top down.
+  double term = std::exp(-n * M_LN2), p = term;
+  for (int k = n; k > up; --k) p += term *= static_cast<double>(k) / (n - k + 1);
   return std::min(1.0, p);
 }
 

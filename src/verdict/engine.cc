@@ -173,7 +173,9 @@ void Engine::Impl::AddBase(const Block& block) {
   size_t levels = pyramid_.Add(block);
   for (size_t l = 0; l < levels; ++l) {
     auto& ring = pyramid_.level(l);
-    if (ring.size() >= 16 && ring.added() % kEvaluateEvery == 0) Evaluate(l);
+    // Once a leak is known, only its end is news.
+    size_t every = growth_.leak ? 4 * kEvaluateEvery : kEvaluateEvery;
+    if (ring.size() >= 16 && ring.added() % every == 0) Evaluate(l);
   }
 }
 

@@ -24,6 +24,7 @@ Columns Split(std::span<const Block> blocks) {
 }
 
 double RatchetOf(std::span<const double> minima, double noise_floor) {
+  if (minima.back() <= minima.front()) return 1;
   double tolerance = 2 * std::max(noise_floor, series::FlickerOf(minima));
   return std::min(series::RatchetPValue(minima), series::RatchetPValue(minima, tolerance));
 }
