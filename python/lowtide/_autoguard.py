@@ -97,7 +97,7 @@ class AutoGuard:
         self.limit = 5 * self.usual + 1e-12
 
     def _look(self, root):
-        file, line, _ = self.user_place(sys._getframe(3))
+        file, line, _ = self.user_place(sys._getframe(1))
         self.site = (file, line)
         self.events.before_backward(root, self.site)
         if root is not None and len(self.leaf_looks) < 2 and self.step >= (40 if self.leaf_looks else 10):
@@ -111,7 +111,7 @@ class AutoGuard:
     def _bad_loss(self, root, value):
         if self.nonfinite.done or self.nonfinite.base is not None:
             return
-        file, line, frame = self.user_place(sys._getframe(3))
+        file, line, frame = self.user_place(sys._getframe(1))
         exploded = next((r.exploded_at for r in self.rules.values() if r.exploded_at is not None), None)
         self.nonfinite.loss(root, value, self.step + 1, (file, line), frame, exploded, self.step)
 
@@ -232,7 +232,7 @@ class AutoGuard:
         for place, index in enumerate(found.indexes):
             row = found.row(place)
             (bad if row[3] or row[4] else good).append(parameters[index])
-        file, line, frame = self.user_place(sys._getframe(3))
+        file, line, frame = self.user_place(sys._getframe(1))
         self.nonfinite.gradients(bad, good, self.step, self.site or (file, line), frame, rules.exploded_at, self.good_step)
 
     # -- parameters that nobody trains ----------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class AutoGuard:
             group = [v for v in kept.values() if isinstance(v, Parameter) == untrained]
             if not group:
                 continue
-            frame = self.user_place(sys._getframe(3))[2]
+            frame = self.user_place(sys._getframe(1))[2]
             names = [self.names.learn(group, frame).of(v) if untrained else f"a tensor of shape {tuple(v.shape)}" for v in group]
             self.sink.add(finding(
                 code, "warning", f"{len(group)} tensor(s) {text}: {listed(names)}", zh=f"{len(group)} 个张量每步都得到梯度却没有优化器更新：{listed(names)}",
@@ -324,6 +324,25 @@ class _Describe:
         return self.guard.names.owner(self.parameters[index])
 
 
+def _stand_in(original, before, after):
+    """A callable for `original` that shows in no traceback; where the recorder's extension is missing, a function."""
+    try:
+        from lowtide import _track
+
+        return _track.Marked(original, before, after)
+    except (ImportError, AttributeError):
+        pass
+
+    @functools.wraps(original)
+    def backward(*args, **kwargs):
+        before(*args)
+        result = original(*args, **kwargs)
+        after(None, True)
+        return result
+
+    return backward
+
+
 def attach(torch):
     """Hooks a new guard in; returns it and a function that takes the hooks out again."""
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -331,20 +350,21 @@ def attach(torch):
     guard = AutoGuard(torch)
     original = torch.autograd.backward
 
-    @functools.wraps(original)
-    def backward(tensors, *args, **kwargs):
+    def before(*args):
         if guard.alive:
             try:
-                guard.before_backward(tensors)
+                guard.before_backward(args[0] if args else None)
             except Exception as error:
                 guard.fail(error)
-        result = original(tensors, *args, **kwargs)
-        if guard.look:
+
+    def after(token, ok, *args):
+        if guard.look and ok:
             try:
                 guard.after_backward()
             except Exception as error:
                 guard.fail(error)
-        return result
+
+    backward = _stand_in(original, before, after)
 
     def before_step(optimizer, args, kwargs):
         if guard.alive:

@@ -108,7 +108,7 @@ class Encoder:
 
 def _dict(encoder, value, path, depth):
     if all(type(key) is str and not key.startswith("$") for key in value):
-        return {key: encoder.encode(item, f"{path}.{key}", depth) for key, item in value.items()}
+        return {key: encoder.encode(item, f"{path}.{key}" if key else path, depth) for key, item in value.items()}
     return {"$dict": _pairs(encoder, value, path, depth)}
 
 
