@@ -1,44 +1,95 @@
 """Rows of growth (from lowtide._walk) made into holders: a path as its author would write it, its root, its line."""
 
 import os
+import re
+import sys
+
+from lowtide import _holder_advice, _holder_lines
+
+_GRAPH = {"grad_fn", "next", "saved", "ctx", "variable", "inner", "storage"}
 
 
 def rows(raw, steps, rank=0):
+    """Holders for `findings.json`, the one that grows fastest first. `raw`: rows of _walk.compare."""
     merged = {}
     for growth in raw:
         row = _row(growth, steps, rank)
         if row is None:
             continue
-        key = (row["path"], row["root"])
+        key = (_pattern(row["path"]), row["root"])
         if key in merged:
             _merge(merged[key], row)
         else:
             merged[key] = row
-    return sorted(merged.values(), key=lambda r: -r["bytes_per_step"])
+    _adopt_mirrors(merged)
+    found = sorted(merged.values(), key=lambda r: -r["bytes_per_step"])
+    if found:
+        least = found[0]["growth_bytes"] * 0.01
+        found = [r for r in found if r["growth_bytes"] >= least][:16]
+    for row in found:
+        try:
+            _locate(row)
+            _holder_advice.advise(row)
+        except Exception as error:  # naming the line is a favour, the holder stands without it
+            row["trouble"] = str(error)
+            error.__traceback__ = None
+        for key in [k for k in row if k.startswith("_")]:
+            del row[key]
+    _holder_lines.forget()
+    return found
+
+
+def _pattern(path):
+    return re.sub(r"\[[^\]]*\]", "[*]", path)
 
 
 def _merge(into, row):
-    for key in ("retained_bytes", "objects", "bytes_per_step", "growth_bytes"):
+    for key in ("retained_bytes", "objects", "bytes_per_step", "growth_bytes", "autograd_nodes"):
         into[key] += row[key]
+    if into["path"] != row["path"]:
+        into["path"] = _pattern(row["path"])
     into["via_autograd"] = into["via_autograd"] or row["via_autograd"]
 
 
+def _adopt_mirrors(merged):
+    """A library's own table of what the user keeps (PyTorch's cache of shared memory) is no holder of its own."""
+    for key in [k for k, row in merged.items() if "torch.multiprocessing.reductions" in row["path"]]:
+        if len(merged) > 1:
+            del merged[key]
+
+
 def _row(growth, steps, rank):
-    path, root = written(growth["path"], growth)
+    path, root, wanted = written(growth["path"])
+    if not path or "lowtide" in root.split(",")[0]:
+        return None
     amount = growth["amount"]
+    first = growth["path"][0]["op"]
+    if first == "island":
+        path, root = _island(growth)
+    container = bool(growth.get("container"))
+    if container and growth["path"] and growth["path"][-1]["op"] == "item" and growth["slots"] > 1:
+        path = re.sub(r"\[[^\]]*\]$", "[*]", path)
+    retained = growth.get("holder_retained" if container else "sample_retained", 0)
     return {
         "rank": rank,
         "pool": _pool(amount),
         "path": path,
         "root": root,
-        "type": growth.get("holder_type") if growth.get("container") else growth.get("sample_type") or growth.get("holder_type"),
-        "retained_bytes": growth.get("holder_retained", 0) if growth.get("container") else growth.get("sample_retained", 0),
+        "type": growth.get("holder_type") if container else growth.get("sample_type") or growth.get("holder_type"),
+        "retained_bytes": retained,
         "objects": max(growth["members"], 0),
         "bytes_per_step": round(growth["bytes"] / steps),
         "growth_bytes": growth["bytes"],
         "file": None,
         "line": None,
         "via_autograd": amount["autograd"] > 0,
+        "autograd_nodes": max(amount["autograd"], 0),
+        "_wanted": wanted,
+        "_container": container,
+        "_steps": growth["path"],
+        "_inside": growth["inside"],
+        "_types": growth["types"],
+        "_first": first,
     }
 
 
@@ -46,45 +97,110 @@ def _pool(amount):
     best = max(((v, k) for k, v in amount.items() if k.startswith("cuda:")), default=(0, ""))
     if best[0] > amount["cpu"] and best[0] > 0:
         return best[1]
+    if amount["shared"] > amount["cpu"] / 2 > 0:
+        return "shm"
     return "cpu" if amount["cpu"] > 0 else "heap"
 
 
-def written(steps, growth=None):
-    """(path, root) of a list of steps: the path in Python's notation, and what it starts from in words."""
-    text, root = "", ""
+def _island(growth):
+    """What to call something that no variable reaches: the class of what ties the knot."""
+    names = [name for name, _ in growth["types"]] + [growth.get("sample_type", "")]
+    custom = [n for n in names if n.startswith("torch.autograd.function.") and n.endswith("Backward")]
+    if custom:
+        name = custom[0].rsplit(".", 1)[-1]
+        return f"{name}.saved_tensors", f"unreachable: cycle through the graph node of custom Function {name[:-8]}"
+    if growth["amount"]["autograd"] > 0 and "AccumulateGrad" in names:
+        what = "Parameter" if any(n.endswith("Parameter") for n in names) else "Tensor"
+        return f"<{what}>.grad", "unreachable: cycle parameter <-> .grad made by backward(create_graph=True)"
+    if growth["amount"]["autograd"] > 0:
+        return f"<{growth.get('sample_type')}>", "unreachable: cycle in the autograd graph"
+    return f"<{growth.get('sample_type')}>", "unreachable: cycle that waits for the garbage collector"
+
+
+def written(steps):
+    """(path, root, what to look for in the source) of a list of steps."""
+    path, root, wanted = [], "", None
+    skip_item = False
     for i, step in enumerate(steps):
         op, name = step["op"], step["text"]
         if i == 0:
             root = _root(step)
-        elif op == "local":
-            text, root = name, _code_root("local", step)
+            continue
+        if op == "via" and name in _GRAPH:
+            break  # from here on it is PyTorch's graph: the tensor by which it is entered is the holder
+        if skip_item and op == "item":  # model._modules['2'] is written model[2], and ['body'] .body
+            skip_item = False
+            bare = name.strip("'\"")
+            path.append(f"[{bare}]" if bare.isdigit() else f".{bare}")
+            if not bare.isdigit():
+                wanted = {"name": bare, "is_attr": True, "owner": None}
+            continue
+        skip_item = False
+        if op in ("local", "closure", "default"):
+            path = [name]
+            what = {"local": "local", "closure": "closure variable", "default": "default argument"}[op]
+            root = _code_root(what, step)
+            wanted = {"name": name, "is_attr": False, "first_line": step.get("first_line"), "file": step.get("file"),
+                      "function": step.get("owner", "")}
+            if op == "closure":
+                wanted["first_line"] = wanted["first_line"] or 0
         elif op == "global":
-            module = steps[0]["text"]
-            stem = os.path.splitext(os.path.basename(steps[0].get("file", "")))[0] if module == "__main__" else module
-            text, root = f"{stem or module}.{name}", f"module {stem or module}, global {name}"
-        elif op == "closure":
-            text, root = name, _code_root("closure variable", step)
-        elif op == "default":
-            text, root = name, _code_root("default argument", step)
+            module = steps[0]["text"] if i == 1 else step.get("owner", "")
+            file = steps[0].get("file", "") or ""
+            if module == "__main__":
+                module = os.path.splitext(os.path.basename(file))[0] or module
+            path = [f"{module}.{name}"]
+            root = f"module {module}, global {name}"
+            wanted = {"name": name, "is_attr": False, "file": file, "module_global": True}
         elif op == "attr":
-            text += f".{name}"
+            if name in ("_modules", "_parameters", "_buffers") and i + 1 < len(steps):
+                skip_item = True
+                if i + 1 < len(steps) and steps[i + 1]["op"] == "hop":
+                    skip_item = True
+                continue
+            path.append(f".{name}")
+            wanted = {"name": name, "is_attr": True, "owner": step.get("owner", "").rsplit(".", 1)[-1],
+                      "owner_class": step.get("owner", "")}
         elif op == "item":
-            text += f"[{name}]"
+            path.append(f"[{name}]")
+            if wanted:
+                wanted = dict(wanted, key=_constant(name))
         elif op in ("index", "member", "key"):
-            text += "[*]"
-        elif op == "hidden":
-            text += f".<{name}>"
-        elif op == "via":
-            text += f".<{name}>"
-    return text or root, root
+            path.append("[*]")
+        elif op in ("hidden", "via"):
+            path.append(f".<{name}>")
+    return _collapse(path) or root, root, wanted
+
+
+def _constant(text):
+    if len(text) > 1 and text[0] in "'\"" and text[-1] == text[0]:
+        return text[1:-1]
+    return int(text) if text.lstrip("-").isdigit() else None
+
+
+def _collapse(path):
+    """A linked chain, `.next.next.next`, is shown as one link and dots."""
+    for length in (1, 2, 3):
+        i = 1
+        while i + 3 * length <= len(path):
+            unit = path[i:i + length]
+            count = 1
+            while path[i + count * length:i + (count + 1) * length] == unit:
+                count += 1
+            if count >= 3 and unit != ["[*]"]:
+                path[i + length:i + count * length] = ["..."]
+            i += 1
+    return "".join(path)
 
 
 def _root(step):
-    op = step["op"]
+    op, file = step["op"], os.path.basename(step.get("file", "") or "")
     if op == "module":
         return f"module {step['text']}"
-    if op in ("frame", "stack"):
-        return f"{'function' if op == 'frame' else 'loop or call in'} {step.get('owner')}() at {os.path.basename(step.get('file', ''))}:{step.get('line', 0)}"
+    if op == "frame":
+        return f"function {step.get('owner')}() at {file}:{step.get('line', 0)}"
+    if op == "stack":
+        return f"loop or call in {step.get('owner')}() at {file}:{step.get('line', 0)}"
     if op in ("class", "globals"):
         return f"{op} {step['text']}"
     return {"thread": "thread state", "foreign": "held from C or C++", "island": "unreachable"}.get(op, op)
@@ -93,3 +209,114 @@ def _root(step):
 def _code_root(what, step):
     where = f"{os.path.basename(step.get('file', ''))}:{step.get('line') or step.get('first_line', 0)}"
     return f"{what} `{step['text']}` of {step.get('owner')}() at {where}"
+
+
+# ---- lines
+
+
+def _locate(row):
+    if row["_first"] == "island":
+        path, line = _island_line(row)
+    else:
+        path, line = _growth_line(row)
+    if path and _holder_lines.is_library(path):
+        # The user's own call of the library is what can be changed; the library's line comes second.
+        own_path, own_line = _call_into(row)
+        if own_path:
+            row["library_file"], row["library_line"] = path, line
+            path, line = own_path, own_line
+    row["file"], row["line"] = path, line
+    _note_guards(row)
+
+
+def _growth_line(row):
+    wanted = row["_wanted"]
+    if not wanted:
+        return _call_into(row)
+    wanted = dict(wanted, container=row["_container"])
+    extra = [wanted["file"]] if wanted.get("file") else []
+    owner_file = _class_file(wanted.get("owner_class"))
+    path, line, _ = _holder_lines.best(wanted, extra + ([owner_file] if owner_file else []))
+    if path and _holder_lines.is_library(path):
+        return path, line
+    if path is None or (wanted["is_attr"] and owner_file and _holder_lines.is_library(owner_file)):
+        own = _call_into(row)
+        if own[0]:
+            return own
+    return path, line
+
+
+def _class_file(qualified):
+    module = qualified.rsplit(".", 1)[0] if qualified and "." in qualified else None
+    while module:
+        path = getattr(sys.modules.get(module), "__file__", None)
+        if isinstance(path, str):
+            return path if path.endswith(".py") else None
+        module = module.rsplit(".", 1)[0] if "." in module else None
+    return None
+
+
+def _call_into(row):
+    """A call of the user's on the object of a library whose attribute grows: `opt.add_param_group(...)`."""
+    names = []
+    for step in row["_steps"]:
+        if step["op"] in ("local", "global", "closure", "attr") and step["text"]:
+            names.append(step)
+    for i in range(len(names) - 1, 0, -1):
+        owner = names[i].get("owner", "")
+        owner_file = _class_file(owner)
+        if names[i]["op"] != "attr" or not owner_file or not _holder_lines.is_library(owner_file):
+            continue
+        receiver = names[i - 1]["text"]
+        growing = _growing_methods(owner_file, {n["text"] for n in names[i:]})
+        for methods in (growing & {"add_param_group"}, growing, None):
+            if methods is not None and not methods:
+                continue
+            found = _holder_lines.calls(receiver=receiver, methods=methods)
+            found = [f for f in found if f[1].method not in ("zero_grad", "step", "to", "train", "eval")] or found
+            if found:
+                return found[0][0], found[0][1].line
+    return None, None
+
+
+def _growing_methods(path, names):
+    collected = _holder_lines.scan(path, *names)
+    methods = set()
+    for store in collected.stores if collected else ():
+        if store.name in names and store.is_attr and store.score >= 40:
+            methods.add(store.function.rsplit(".", 1)[-1])
+    methods.discard("__init__")
+    if "forward" in methods or "__call__" in methods or "update" in methods:
+        methods |= {"__call__", "forward", "update"}
+    return methods
+
+
+def _island_line(row):
+    if row["path"].endswith(".saved_tensors"):
+        name = row["path"].split("Backward")[0]
+        for path in _holder_lines.user_files():
+            collected = _holder_lines.scan(path, name)
+            if not collected:
+                continue
+            span = collected.functions.get(f"{name}.forward")
+            saves = [c.line for c in collected.calls if c.method == "save_for_backward"
+                     and (span and span[0] <= c.line <= span[1])]
+            if saves or span:
+                return path, saves[0] if saves else span[0]
+    if row["path"].endswith(".grad"):
+        found = _holder_lines.calls(keyword="create_graph")
+        if found:
+            return found[0][0], found[0][1].line
+    return None, None
+
+
+def _note_guards(row):
+    """Where the holder is emptied, if only under a condition: `if rank == 0: results.drain()`."""
+    wanted = row["_wanted"]
+    if not wanted or not row["file"] or row["_first"] == "island":
+        return
+    places = _holder_lines.emptied(dict(wanted, container=row["_container"]))
+    guards = [{"file": path, "line": guard, "what": "emptied only under this condition"}
+              for path, line, guard in places if guard]
+    if guards:
+        row["also"] = guards[:3]

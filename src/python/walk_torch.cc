@@ -235,7 +235,8 @@ void Builder::ScanSaved(uint64_t begin, size_t bytes, bool vectors) {
 void Builder::ScanSavedArray(uint64_t begin, uint64_t end) {
   std::vector<uint64_t> copy((end - begin) / 8);
   if (!Reader().Read(begin, copy.data(), copy.size() * 8)) return;
-  c_.graph.bytes[current_] += Reader().BlockBytes(begin) + 8;
+  const size_t block = Reader().BlockBytes(begin);
+  if (block >= end - begin && block < end - begin + 64) c_.graph.bytes[current_] += block + 8;
   ScanSaved(reinterpret_cast<uint64_t>(copy.data()), copy.size() * 8, false);
 }
 
