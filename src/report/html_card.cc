@@ -30,9 +30,7 @@ void CardWriter::Attention(const Card& card) {
   std::string message = card.finding ? words_.Pick(card.finding->message, card.finding->message_zh) : "";
   if (!message.empty() && message != reason) html_.Open("p", {{"class", "message"}}).Raw(SpansToHtml(message)).Close();
   Tiles(row);
-  std::vector<const SeriesView*> series{card.series};
-  for (const VerdictRow* other : card.also) series.push_back(FindSeries(view_, other->pool, other->rank));
-  Chart(series);
+  Chart(SeriesOf(card));
   html_.Open("dl", {{"class", "facts"}});
   Fact(Phrase::kWhy, SpansToHtml(reason));
   Holders(card);
@@ -41,6 +39,12 @@ void CardWriter::Attention(const Card& card) {
   html_.Close();
   if (card.finding && card.finding->fix) html_.Leaf("pre", {{"class", "fix"}, {"tabindex", "0"}}, *card.finding->fix);
   html_.Close();
+}
+
+std::vector<const SeriesView*> CardWriter::SeriesOf(const Card& card) const {
+  std::vector<const SeriesView*> series{card.series};
+  for (const VerdictRow* other : card.also) series.push_back(FindSeries(view_, other->pool, other->rank));
+  return series;
 }
 
 void CardWriter::Heading(const Card& card) {
@@ -111,10 +115,10 @@ void CardWriter::Fact(Phrase label, const std::string& html) {
 void CardWriter::Also(const Card& card) {
   if (card.also.empty()) return;
   html_.Leaf("dt", {}, words_.Get(Phrase::kSame)).Open("dd").Open("ul", {{"class", "also"}});
-  for (const VerdictRow* row : card.also) {
-    html_.Open("li").Text(words_.Pool(row->pool));
-    if (many_ranks_) html_.Text(words_.Say(Phrase::kOnRank, row->rank));
-    if (row->bytes_per_step) html_.Text(" ").Leaf("b", {}, words_.Rate(row->pool, *row->bytes_per_step, true));
+  for (const Others& others : OthersOf(card)) {
+    html_.Open("li").Text(words_.Pool(others.pool) + (many_ranks_ ? words_.OnRanks(others.ranks) : ""));
+    std::string rates = words_.Rates(others.pool, others.least, others.most);
+    if (!rates.empty()) html_.Text(" ").Leaf("b", {}, rates);
     html_.Close();
   }
   html_.Close().Close();
@@ -154,25 +158,28 @@ void CardWriter::Quiet(const Card& card) {
   const VerdictRow& row = *card.row;
   std::string text = words_.Pick(row.reason, row.reason_zh);
   if (row.steps_needed) text += fmt::format(" ({}: {})", words_.Get(Phrase::kNeeded), FormatCount(*row.steps_needed));
-  Line(row.verdict, row.pool, row.rank, text, card.series);
+  std::string name = words_.Pool(row.pool) + (many_ranks_ ? words_.OnRanks(RanksOf(card)) : "");
+  Line(row.verdict, name, card.finding, text, SeriesOf(card));
 }
 
 void CardWriter::Unjudged(const SeriesView& series) {
-  Line("", series.pool, series.rank, words_.Get(Phrase::kNotJudged), &series);
+  std::string name = words_.Pool(series.pool) + (many_ranks_ ? words_.OnRanks({series.rank}) : "");
+  Line("", name, nullptr, words_.Get(Phrase::kNotJudged), {&series});
 }
 
-void CardWriter::Line(const std::string& verdict, const std::string& pool, int rank, const std::string& text,
-                      const SeriesView* series) {
-  std::string ids = SeriesIds({series});
-  html_.Open(series ? "details" : "div", {{"class", "pool"}}).Open(series ? "summary" : "div", {{"class", "line"}});
+void CardWriter::Line(const std::string& verdict, const std::string& name, const Finding* finding, const std::string& text,
+                      const std::vector<const SeriesView*>& series) {
+  std::string ids = SeriesIds(series);
+  html_.Open(ids.empty() ? "div" : "details", {{"class", "pool"}}).Open(ids.empty() ? "div" : "summary", {{"class", "line"}});
   html_.Open("span", {{"class", "name"}});
   if (!verdict.empty()) Badge(verdict);
-  html_.Text(" " + words_.Pool(pool));
-  if (many_ranks_) html_.Text(words_.Say(Phrase::kOnRank, rank));
+  html_.Text(" " + name);
+  Code(finding);
   html_.Close().Open("span", {{"class", "reason"}}).Raw(SpansToHtml(text)).Close();
-  if (series) html_.Open("span", {{"class", "spark"}, {"data-spark", ids}, {"aria-hidden", "true"}}).Close();
+  std::string first = ids.substr(0, ids.find(','));
+  if (!ids.empty()) html_.Open("span", {{"class", "spark"}, {"data-spark", first}, {"aria-hidden", "true"}}).Close();
   html_.Close();
-  if (series) Chart({series});
+  Chart(series);
   html_.Close();
 }
 

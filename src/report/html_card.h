@@ -31,8 +31,10 @@ class CardWriter {
   void Holders(const Card& card);
   void Holder(const finding::HolderRow& holder, bool first);
   void Place(const std::string& file, int line);
-  void Line(const std::string& verdict, const std::string& pool, int rank, const std::string& text,
-            const SeriesView* series);
+  // One line of text that opens to charts; `name` is the pool and its ranks.
+  void Line(const std::string& verdict, const std::string& name, const finding::Finding* finding, const std::string& text,
+            const std::vector<const SeriesView*>& series);
+  std::vector<const SeriesView*> SeriesOf(const Card& card) const;
   std::string SeriesIds(const std::vector<const SeriesView*>& series) const;
 
   const RunView& view_;

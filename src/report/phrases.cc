@@ -83,6 +83,18 @@ std::string Words::Objects(uint64_t count) const {
   return Say(count == 1 ? Phrase::kOneObject : Phrase::kObjects, FormatCount(count));
 }
 
+std::string Words::OnRanks(const std::vector<int>& ranks) const {
+  std::string list;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t end = i;
+    while (end + 1 < ranks.size() && ranks[end + 1] <= ranks[end] + 1) ++end;
+    list += (list.empty() ? "" : ", ") + std::to_string(ranks[i]);
+    if (ranks[end] > ranks[i]) list += (ranks[end] == ranks[i] + 1 ? ", " : "-") + std::to_string(ranks[end]);
+    i = end + 1;
+  }
+  return Say(ranks.size() == 1 ? Phrase::kOnRank : Phrase::kOnRanks, list);
+}
+
 std::string Words::Duration(double seconds) const {
   static constexpr std::pair<std::string_view, std::string_view> kUnits[] = {
       {" ms", " 毫秒"}, {" min", " 分"}, {" s", " 秒"}, {" h", " 小时"}, {" d", " 天"}};
@@ -97,6 +109,12 @@ std::string Words::Duration(double seconds) const {
 std::string Words::Rate(const std::string& pool, double rate, bool plus) const {
   std::string amount = pool == "fds" ? fmt::format("{:.3g}", rate) : FormatBytes(rate);
   return (plus && rate >= 0 ? "+" : "") + Say(Phrase::kPerStep, amount);
+}
+
+std::string Words::Rates(const std::string& pool, std::optional<double> least, std::optional<double> most) const {
+  if (!least || !most) return "";
+  std::string low = Rate(pool, *least, true), high = Rate(pool, *most, true);
+  return low == high ? low : Say(Phrase::kBetween, low, high);
 }
 
 std::string Words::Amount(const std::string& pool, double amount) {

@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "finding/document.h"
 
@@ -50,9 +52,12 @@ class Words {
   std::string Ended(const std::string& ended) const;      // RankView::ended
   std::string Duration(double seconds) const;             // "3 min 20 s"
   std::string Objects(uint64_t count) const;              // "1 object", "300 objects"
+  std::string OnRanks(const std::vector<int>& ranks) const;  // ", rank 3", ", ranks 0-3, 7"; `ranks` is sorted
 
   // "+40.9 KB/step"; the pool says whether bytes or things are counted.
   std::string Rate(const std::string& pool, double rate, bool plus) const;
+  // One rate, or "+40.1 KB/step to +41.2 KB/step" where they differ as written; "" without any.
+  std::string Rates(const std::string& pool, std::optional<double> least, std::optional<double> most) const;
   static std::string Amount(const std::string& pool, double amount);
 
  private:

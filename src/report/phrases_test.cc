@@ -40,6 +40,16 @@ TEST(PhrasesTest, WordsFollowTheLanguage) {
   EXPECT_EQ(Words("en").Say(Phrase::kSinceStep, 7), ", since step 7");
 }
 
+TEST(PhrasesTest, RanksAndRatesAreGathered) {
+  Words words("en");
+  EXPECT_EQ(words.OnRanks({3}), ", rank 3");
+  EXPECT_EQ(words.OnRanks({0, 1}), ", ranks 0, 1");
+  EXPECT_EQ(words.OnRanks({0, 1, 2, 3, 7, 9, 10, 11}), ", ranks 0-3, 7, 9-11");
+  EXPECT_EQ(words.Rates("cpu", 2000, 2001), "+2.00 KB/step");
+  EXPECT_EQ(words.Rates("cpu", 2000, 3000), "+2.00 KB/step to +3.00 KB/step");
+  EXPECT_EQ(words.Rates("cpu", {}, {}), "");
+}
+
 TEST(PhrasesTest, FileDescriptorsAreCounted) {
   EXPECT_EQ(Words("en").Rate("fds", 2, true), "+2/step");
   EXPECT_EQ(Words("en").Rate("cpu", 2000, true), "+2.00 KB/step");

@@ -52,13 +52,21 @@ void AddAttention(const RunView& view, const VerdictRow& row, std::vector<Card>&
   cards.push_back(std::move(card));
 }
 
-// A row that another pool explains stands with that pool's card.
-void Attach(const VerdictRow& row, std::vector<Card>& cards) {
+void AddQuiet(const RunView& view, const VerdictRow& row, std::vector<Card>& cards) {
+  for (Card& card : cards) {
+    if (card.row->pool == row.pool && card.row->verdict == row.verdict && card.row->rank != row.rank) return card.also.push_back(&row);
+  }
+  cards.push_back({&row, {}, FindingOf(view, row), {}, FindSeries(view, row.pool, row.rank)});
+}
+
+// A row that another pool explains stands with that pool's card; without one it stands for itself.
+void Attach(const RunView& view, const VerdictRow& row, std::vector<Card>& cards) {
   for (Card& card : cards) {
     auto is_cause = [&](const VerdictRow& cause) { return cause.rank == row.rank && cause.pool == row.explained_by; };
     bool in_group = std::any_of(card.also.begin(), card.also.end(), [&](auto* other) { return is_cause(*other); });
     if (is_cause(*card.row) || in_group) return card.also.push_back(&row);
   }
+  AddAttention(view, row, cards);
 }
 
 }  // namespace
@@ -66,6 +74,26 @@ void Attach(const VerdictRow& row, std::vector<Card>& cards) {
 int Urgency(const VerdictRow& row) {
   if (row.verdict == "leak") return row.alarm ? 0 : 1;
   return row.verdict == "capacity" || row.verdict == "fragmentation" ? 2 : kQuiet;
+}
+
+std::vector<Others> OthersOf(const Card& card) {
+  std::vector<Others> groups;
+  for (const VerdictRow* row : card.also) {
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const Others& others) { return others.pool == row->pool; });
+    if (group == groups.end()) group = groups.insert(groups.end(), Others{row->pool, {}, {}, {}});
+    group->ranks.push_back(row->rank);
+    if (!row->bytes_per_step) continue;
+    group->least = std::min(group->least.value_or(*row->bytes_per_step), *row->bytes_per_step);
+    group->most = std::max(group->most.value_or(*row->bytes_per_step), *row->bytes_per_step);
+  }
+  for (Others& group : groups) std::sort(group.ranks.begin(), group.ranks.end());
+  return groups;
+}
+
+std::vector<int> RanksOf(const Card& card) {
+  std::set<int> ranks{card.row->rank};
+  for (const VerdictRow* row : card.also) ranks.insert(row->rank);
+  return {ranks.begin(), ranks.end()};
 }
 
 const SeriesView* FindSeries(const RunView& view, const std::string& pool, int rank) {
@@ -85,17 +113,16 @@ Selection Select(const RunView& view) {
   std::set<const SeriesView*> judged;
   for (const VerdictRow* row : rows) {
     told.insert(FindingOf(view, *row));
-    const SeriesView* series = FindSeries(view, row->pool, row->rank);
-    judged.insert(series);
+    judged.insert(FindSeries(view, row->pool, row->rank));
     if (Urgency(*row) < kQuiet && !row->explained_by.empty()) {
       explained.push_back(row);
     } else if (Urgency(*row) < kQuiet) {
       AddAttention(view, *row, selection.attention);
     } else {
-      selection.quiet.push_back({row, {}, FindingOf(view, *row), {}, series});
+      AddQuiet(view, *row, selection.quiet);
     }
   }
-  for (const VerdictRow* row : explained) Attach(*row, selection.attention);
+  for (const VerdictRow* row : explained) Attach(view, *row, selection.attention);
   for (const Finding& finding : view.document.findings) {
     if (!told.count(&finding)) selection.findings.push_back(&finding);
   }

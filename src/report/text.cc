@@ -28,7 +28,7 @@ class Writer {
     Header();
     for (const Card& card : selection.attention) Block(card);
     if (!selection.quiet.empty()) Line("");
-    for (const Card& card : selection.quiet) Quiet(*card.row);
+    for (const Card& card : selection.quiet) Quiet(card);
     for (const Finding* finding : selection.findings) Standalone(*finding);
     Footer();
     return std::move(out_);
@@ -101,15 +101,14 @@ class Writer {
     if (card.finding) Label(Phrase::kNext, words_.Pick(card.finding->help, card.finding->help_zh));
   }
 
-  // "rank 1 +40.9 KB/step, C heap +10 KB/step"
+  // "CPU tensors, ranks 1-3 +40.9 KB/step; C heap +10 KB/step"
   std::string Also(const Card& card) const {
     std::string text;
-    for (const VerdictRow* row : card.also) {
-      if (!text.empty()) text += ", ";
-      if (row->rank != card.row->rank) text += words_.Say(Phrase::kRank, row->rank) + " ";
-      if (row->pool != card.row->pool) text += words_.Pool(row->pool) + " ";
-      if (row->bytes_per_step) text += words_.Rate(row->pool, *row->bytes_per_step, true);
-      while (text.ends_with(' ')) text.pop_back();
+    for (const Others& others : OthersOf(card)) {
+      if (!text.empty()) text += "; ";
+      text += words_.Pool(others.pool) + (many_ranks_ ? words_.OnRanks(others.ranks) : "");
+      std::string rates = words_.Rates(others.pool, others.least, others.most);
+      if (!rates.empty()) text += " " + rates;
     }
     return text;
   }
@@ -129,9 +128,10 @@ class Writer {
     if (std::string source = SourceLine(file, line); !source.empty()) Line("            {}", source);
   }
 
-  void Quiet(const VerdictRow& row) {
-    std::string rank = many_ranks_ ? " " + words_.Say(Phrase::kRank, row.rank) : "";
-    Line("{} {}{}: {}", VerdictWord(row), words_.Pool(row.pool), rank, words_.Pick(row.reason, row.reason_zh));
+  void Quiet(const Card& card) {
+    const VerdictRow& row = *card.row;
+    std::string ranks = many_ranks_ ? words_.OnRanks(RanksOf(card)) : "";
+    Line("{} {}{}: {}", VerdictWord(row), words_.Pool(row.pool), ranks, words_.Pick(row.reason, row.reason_zh));
   }
 
   void Standalone(const Finding& finding) {
