@@ -11,7 +11,13 @@ import sys
 
 __all__ = ["phase", "step"]
 
-_LATER = {"snapshot": "_snapshot"}  # public name -> submodule that has it
+_LATER = {  # public name -> submodule that has it
+    "snapshot": "_snapshot",
+    "Gradients": "gradients",
+    "Checkpointer": "checkpoint", "CheckpointError": "checkpoint", "PerSample": "checkpoint", "Resumable": "checkpoint",
+    "ShardedCheckpointer": "checkpoint_sharded", "import_checkpoint": "checkpoint_import",
+    "GracefulExit": "exit", "Monitor": "monitor", "keep": "monitor",
+}
 
 
 def step():
