@@ -24,7 +24,7 @@ const char* const kLeak =
     "        optimizer.step()\n"
     "        total += loss\n";
 
-std::vector<Diagnostic> Run(const std::string& text, std::string_view code = "LT101") {
+std::vector<Diagnostic> Lint(const std::string& text, std::string_view code = "LT101") {
   RuleSet rules;
   rules.Add(code);
   ModuleFacts facts = Analyze({"a.py", text});
@@ -33,7 +33,7 @@ std::vector<Diagnostic> Run(const std::string& text, std::string_view code = "LT
 }
 
 TEST(Core, FindsTheLeakAndItsPlace) {
-  auto found = Run(kLeak);
+  auto found = Lint(kLeak);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].line, 8u);
   EXPECT_EQ(found[0].column, 9u);
@@ -43,56 +43,56 @@ TEST(Core, FindsTheLeakAndItsPlace) {
 TEST(Core, ColumnsCountCodePoints) {
   std::string text = std::string(kLeak);
   text.replace(text.find("total += loss"), 13, "t\xc3\xa4 = '\xe2\x82\xac'; total += loss");
-  auto found = Run(text);
+  auto found = Lint(text);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].column, 9u + 11u - 1u);
 }
 
 TEST(Core, ToleratesMarksTabsAndCarriageReturns) {
-  EXPECT_EQ(Run("\xef\xbb\xbf" + std::string(kLeak)).size(), 1u);
+  EXPECT_EQ(Lint("\xef\xbb\xbf" + std::string(kLeak)).size(), 1u);
   std::string tabs = kLeak, dos;
   for (size_t at; (at = tabs.find("    ")) != std::string::npos;) tabs.replace(at, 4, "\t");
-  EXPECT_EQ(Run(tabs).size(), 1u);
+  EXPECT_EQ(Lint(tabs).size(), 1u);
   for (const char* c = kLeak; *c; ++c) dos += *c == '\n' ? std::string("\r\n") : std::string(1, *c);
-  EXPECT_EQ(Run(dos).size(), 1u);
+  EXPECT_EQ(Lint(dos).size(), 1u);
 }
 
 TEST(Core, ToleratesBrokenSyntaxAroundIt) {
-  EXPECT_EQ(Run("def broken(:\n    pass\n\n\n" + std::string(kLeak)).size(), 1u);
-  EXPECT_EQ(Run(std::string(kLeak) + "\n\nx = (1,\n").size(), 1u);
-  EXPECT_EQ(Run(std::string(kLeak) + "\n\ndef f(b):\n    return 1, *(None,) * len(b)\n").size(), 1u);
+  EXPECT_EQ(Lint("def broken(:\n    pass\n\n\n" + std::string(kLeak)).size(), 1u);
+  EXPECT_EQ(Lint(std::string(kLeak) + "\n\nx = (1,\n").size(), 1u);
+  EXPECT_EQ(Lint(std::string(kLeak) + "\n\ndef f(b):\n    return 1, *(None,) * len(b)\n").size(), 1u);
 }
 
 TEST(Core, SurvivesDeepNesting) {
   for (std::string_view unit : {"(", "[", "{", "-", "not ", "lambda: ", "f(", "a.b(", "if x:\n", "a[", "x=", "*"}) {
     std::string text = "import torch\nx.backward()\n";
     for (int i = 0; i < 20000; ++i) text += unit;
-    Run(text, "ALL");
+    Lint(text, "ALL");
   }
   std::string indents = "import torch\nx.backward()\n";
   for (int i = 0; i < 400; ++i) indents += std::string(i, ' ') + "for x in loader:\n";
-  Run(indents + std::string(400, ' ') + "total += loss\n", "ALL");
+  Lint(indents + std::string(400, ' ') + "total += loss\n", "ALL");
   std::string defs = "import torch\nx.backward()\n";
   for (int i = 0; i < 400; ++i) defs += std::string(i, ' ') + "def f(x):\n";
-  Run(defs + std::string(400, ' ') + "return f(x)\n", "ALL");
+  Lint(defs + std::string(400, ' ') + "return f(x)\n", "ALL");
 }
 
 TEST(Core, SurvivesAnyBytes) {
   std::string text = "import torch\nx.backward()\n";
   for (int i = 0; i < 100000; ++i) text += static_cast<char>(i * 7919 >> 3);
-  Run(text, "ALL");
-  Run(std::string(1 << 20, '\0'), "ALL");
-  Run("", "ALL");
+  Lint(text, "ALL");
+  Lint(std::string(1 << 20, '\0'), "ALL");
+  Lint("", "ALL");
 }
 
 // Every prefix and every single-byte cut of a program.
 TEST(Core, SurvivesCuts) {
   std::string text = std::string("import torch\n") + kLeak;
   for (size_t i = 0; i <= text.size(); ++i) {
-    Run(text.substr(0, i), "ALL");
+    Lint(text.substr(0, i), "ALL");
     std::string cut = text;
     if (i < cut.size()) cut.erase(i, 1);
-    Run(cut, "ALL");
+    Lint(cut, "ALL");
   }
 }
 
@@ -119,7 +119,7 @@ TEST(Core, ParsesOnlyWhatConcernsTraining) {
   size_t parsed = 0;
   for (const Range& range : ranges) parsed += range.end - range.start;
   EXPECT_LT(parsed, text.size());
-  auto found = Run(text);
+  auto found = Lint(text);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].line, 15u);
   EXPECT_TRUE(RelevantRanges("def f(x):\n    return x + 1\n").empty());
@@ -131,7 +131,7 @@ TEST(Core, KeepsMultilineHeadsWhole) {
       "    def fit(self, loader, criterion, optimizer):\n        total = 0\n        for x in loader:\n"
       "            loss = criterion(self.model(x))\n            optimizer.zero_grad()\n            loss.backward()\n"
       "            optimizer.step()\n            total += loss\n";
-  EXPECT_EQ(Run(text).size(), 1u);
+  EXPECT_EQ(Lint(text).size(), 1u);
 }
 
 struct Project {
@@ -181,7 +181,7 @@ TEST(Corpus, IsReplayed) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     std::ifstream in(entry.path(), std::ios::binary);
     std::string text((std::istreambuf_iterator<char>(in)), {});
-    Run(text, "ALL");
+    Lint(text, "ALL");
     ++files;
   }
   EXPECT_GT(files, 0);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
@@ -43,33 +44,64 @@ bool Fits(const Fix& fix, size_t size) {
   return !fix.edits.empty();
 }
 
-// The fixes of this round, and their edits joined and sorted; two fixes may share an edit (the same new import).
-struct Round {
-  std::vector<const Diagnostic*> chosen;
-  std::vector<Edit> edits;
-
-  bool Add(const Diagnostic& diagnostic) {
-    std::vector<Edit> fresh;
-    for (const Edit& edit : diagnostic.fix->edits) {
-      if (std::find(edits.begin(), edits.end(), edit) != edits.end()) continue;
-      if (std::any_of(edits.begin(), edits.end(), [&](const Edit& other) { return Overlap(edit, other); })) return false;
-      fresh.push_back(edit);
-    }
-    edits.insert(edits.end(), fresh.begin(), fresh.end());
-    std::sort(edits.begin(), edits.end(), [](const Edit& a, const Edit& b) { return std::pair(a.start, a.end) < std::pair(b.start, b.end); });
-    chosen.push_back(&diagnostic);
-    return true;
+struct ByPlace {
+  bool operator()(const Edit& a, const Edit& b) const {
+    return std::tie(a.start, a.end, a.replacement) < std::tie(b.start, b.end, b.replacement);
   }
 };
 
-// Carries the round out unless that breaks the file; the texts stay as they were then.
-bool Try(Fixing& fixing, const FixRules& rules, const Round& round) {
+// The fixes of a round and their edits; two fixes may share an edit (the same new import).
+struct Round {
+  std::vector<const Diagnostic*> chosen;
+  std::set<Edit, ByPlace> edits;
+
+  bool Add(const Diagnostic& diagnostic) {
+    for (const Edit& edit : diagnostic.fix->edits) {
+      if (!edits.count(edit) && Hits(edit)) return false;
+    }
+    edits.insert(diagnostic.fix->edits.begin(), diagnostic.fix->edits.end());
+    chosen.push_back(&diagnostic);
+    return true;
+  }
+
+ private:
+  // The edits do not overlap each other: only those around the new one's beginning can overlap it.
+  bool Hits(const Edit& edit) const {
+    auto after = edits.lower_bound(Edit{edit.start, 0, ""});
+    for (auto it = after; it != edits.end() && it->start <= edit.end; ++it) {
+      if (Overlap(*it, edit)) return true;
+    }
+    return after != edits.begin() && Overlap(*std::prev(after), edit);
+  }
+};
+
+// Carries the fixes out unless that breaks the file; the texts stay as they were then.
+bool Try(Fixing& fixing, const FixRules& rules, const std::vector<const Diagnostic*>& chosen) {
+  Round round;
+  for (const Diagnostic* one : chosen) round.Add(*one);
   Fixing next = fixing;
-  if (!rules.apply(next, round.edits)) return false;
+  if (!rules.apply(next, {round.edits.begin(), round.edits.end()})) return false;
   if (SyntaxErrors(next.source) > SyntaxErrors(fixing.source)) return false;
   next.fixed += round.chosen.size();
   fixing = std::move(next);
   return true;
+}
+
+// Finds the bad ones by halves. The later half goes first, so that offsets in the earlier one stay right; a fix that
+// reaches behind `limit`, where the text has changed already, waits for the next round.
+void TryHalves(Fixing& fixing, const FixRules& rules, std::vector<const Diagnostic*> chosen, uint32_t& limit,
+               std::vector<const Diagnostic*>& bad) {
+  std::erase_if(chosen, [&](const Diagnostic* one) { return one->fix->edits.back().end > limit; });
+  if (chosen.empty()) return;
+  if (Try(fixing, rules, chosen)) {
+    for (const Diagnostic* one : chosen) limit = std::min(limit, one->fix->edits.front().start);
+  } else if (chosen.size() == 1) {
+    bad.push_back(chosen[0]);
+  } else {
+    auto middle = chosen.begin() + static_cast<long>(chosen.size() / 2);
+    TryHalves(fixing, rules, {middle, chosen.end()}, limit, bad);
+    TryHalves(fixing, rules, {chosen.begin(), middle}, limit, bad);
+  }
 }
 
 }  // namespace
@@ -117,17 +149,11 @@ void FixAll(Fixing& fixing, const FixRules& rules) {
       round.Add(diagnostic);
     }
     if (round.chosen.empty()) break;
-    if (Try(fixing, rules, round)) continue;
-    // One of them is bad: each by itself, from the end so that offsets before stay right.
     const std::string source = fixing.source;
-    uint32_t untouched = static_cast<uint32_t>(source.size()) + 1;
-    for (auto it = round.chosen.rbegin(); it != round.chosen.rend(); ++it) {
-      if ((*it)->fix->edits.back().end > untouched) continue;  // next round
-      Round alone;
-      alone.Add(**it);
-      if (Try(fixing, rules, alone)) untouched = (*it)->fix->edits.front().start;
-      else withdrawn.insert(Name(**it, source));
-    }
+    uint32_t limit = UINT32_MAX;
+    std::vector<const Diagnostic*> bad;
+    TryHalves(fixing, rules, round.chosen, limit, bad);
+    for (const Diagnostic* one : bad) withdrawn.insert(Name(*one, source));
   }
   fixing.withdrawn += withdrawn.size();
 }

@@ -50,7 +50,7 @@ TEST(Fix, RoundsGoOnUntilNothingIsLeft) {
 }
 
 TEST(Fix, ARuleThatNeverRestsIsStopped) {
-  EXPECT_LE(Fixed("a = 1\n", Replacing({{"a", "aa"}})).source.size(), 1u << 21);
+  EXPECT_LE(Fixed("a = 1\n", Replacing({{"a =", "aa ="}})).source.size(), 30u);
   Fixing flip = Fixed("a = 1\n", Replacing({{"a ", "b "}, {"b ", "a "}}));
   EXPECT_TRUE(flip.source == "a = 1\n" || flip.source == "b = 1\n");
 }
@@ -60,6 +60,17 @@ TEST(Fix, WhatBreaksTheFileIsWithdrawnAndTheRestStays) {
   EXPECT_EQ(fixing.source, "x = fine\ny = bad\nz = fine\n");
   EXPECT_EQ(fixing.withdrawn, 1u);
   EXPECT_EQ(fixing.fixed, 2u);
+}
+
+TEST(Fix, ManyFixesAndAFewBadOnes) {
+  std::string text, expected;
+  for (int i = 0; i < 3000; ++i) {
+    text += i % 1000 == 7 ? "y = bad\n" : "x = good\n";
+    expected += i % 1000 == 7 ? "y = bad\n" : "x = fine\n";
+  }
+  Fixing fixing = Fixed(text, Replacing({{"good", "fine"}, {"bad", "(("}}));
+  EXPECT_EQ(fixing.source, expected);
+  EXPECT_EQ(fixing.fixed, 2997u);
 }
 
 TEST(Fix, AFileThatWasBrokenBeforeMayBeFixed) {

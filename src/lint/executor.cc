@@ -527,6 +527,9 @@ void Executor::Assign(NodeId target, const Value& value, NodeId right) {
       for (NodeId child = m_.First(target); child; child = m_.Next(child), ++index) {
         Value element = Element(right, index, value);
         element.flags &= ~kContainer;
+        bool sure = index == 0 || Hints(m_.LastName(child)) & kHintLoss || !(element.flags & kLossNamed);
+        if (!sure && element.flags & kGrad && element.dep) element.flags = (element.flags & ~kGrad) | kMaybe;
+        else if (!sure && right && m_.KindOf(right) == Kind::kCall && flow_.ResolveCall(right) < 0) element.flags &= ~(kGrad | kMaybe);
         Assign(child, element, 0);
       }
       break;
@@ -695,7 +698,9 @@ Value Executor::EvalName(NodeId id) {
   if (known_[name]) return env_[name];
   Value value;
   uint8_t hints = Hints(name);
-  if (hints & kHintModel) value.flags |= kModel;
+  std::string_view text = m_.Name(name);
+  bool is_class = text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a' && text[1] <= 'z';
+  if (hints & kHintModel && !is_class) value.flags |= kModel;
   if (hints & kHintLoader) value.flags |= kLoader;
   if (hints & kHintOptimizer) value.flags |= kOptimizer;
   return value;
@@ -885,6 +890,12 @@ Value Executor::EvalCall(NodeId id) {
   bool self_call = !receiver && name == kA_self;
   if (in_file < 0 && camel && !(function.flags & kInstance)) return Constructor(id, name);
   if (in_file < 0 && !receiver && m_.FindClass(name) >= 0) return Constructor(id, name);
+  // create_model(...), get_network(...): makes a model, does not run one.
+  bool builds = Hints(name) & kHintModel && !(function.flags & kInstance) && !Known(m_.Path(callee)) &&
+                HasHint(text, {"create", "build", "get_", "make", "init", "load", "setup", "import", "restore", "prepare", "wrap", "convert",
+                               "define", "select", "instantiate", "_cls", "class", "register", "from_", "save", "set_", "add_", "parse",
+                               "update", "reset", "freeze", "check", "compile", "export", "delete", "list", "print", "log", "count", "copy"});
+  if (builds && in_file < 0) return Value{kModel, 0, 0};
   // Frozen or momentum copies give no graph of their own.
   Atom path = m_.Path(callee);
   bool frozen = (path && path_slots_.count(path) && frozen_[path_slots_[path]]) || (path < 0x80000000u && frozen_[path]) ||
@@ -905,7 +916,10 @@ Value Executor::EvalCall(NodeId id) {
     if (no_grad_ > 0) return Value{kTensor, 0, 0};
     Value result;
     result.flags = kGrad | kLossNamed;
-    if (function.flags & kInstance) result.dep = AddDep(flow_.deps_[function.dep].name, kNoAtom, id, true);
+    if (function.flags & kInstance) {
+      result.dep = AddDep(flow_.deps_[function.dep].name, kNoAtom, id, true);
+      flow_.deps_[result.dep].given = arguments.attached();
+    }
     return result;
   }
   if (in_file >= 0) return EvalKnownFunction(id, in_file);
@@ -1145,7 +1159,7 @@ Value Executor::EvalUnknown(NodeId call, Atom name, const Value& object, const V
     return result;
   }
   result.dep = AddDep(name, cls, call, loss_named);
-  result.params = arguments.params & 0;
+  flow_.deps_[result.dep].given = arguments.attached() || object.attached();
   bool has_arguments = m_.First(m_.Child(call, Field::k_arguments)) != 0;
   if (loss_named && has_arguments && (arguments.attached() || (!receiver && arguments.params) || object.flags & kModel ||
                                       name == kA_criterion || name == kA_loss_fn)) {

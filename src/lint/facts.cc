@@ -96,7 +96,7 @@ class Summary {
         case kA_clip_grad_norm: function.flags |= kClipsGradients; break;
         default: break;
       }
-      if (m_.IsTorch(m_.Callee(call)) && name < kKnownAtoms) continue;
+      if (m_.IsTorch(m_.Callee(call)) && name < kKnownAtoms && name != kA_set_device) continue;
       uint8_t flags = 0;
       if (m_.Receiver(call)) flags |= kCallMethod;
       if (flow_.NoGradAt(call)) flags |= kCallNoGrad;

@@ -43,6 +43,7 @@ struct Dep {
   Atom cls = kNoAtom;    // class, when the call is a method of a known one
   uint8_t element = 255; // which element of the returned tuple; 255 the whole
   bool named_loss = false;
+  bool given = false;  // some argument was attached
   NodeId call = 0;
 };
 

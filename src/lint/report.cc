@@ -38,7 +38,7 @@ bool NeedAttached(const Scope& scope, const Value& value, Pending& pending) {
   query.ask = Ask::kAttached;
   query.confirm = !(value.flags & kGrad);
   query.number = dep.element;
-  query.given = 0xffff;
+  query.given = dep.given ? 1 : 0;
   query.name = HashName(scope.module.Name(dep.name));
   query.cls = dep.cls ? HashName(scope.module.Name(dep.cls)) : 0;
   pending.Needs(query);

@@ -134,6 +134,42 @@ bool IsStepFunction(const Module& m, const Flow& flow, int function) {
   return CallsBackward(m, flow, info.body, 2);
 }
 
+bool IsFrameworkHook(const Module& m, int f) {
+  if (f <= 0) return false;
+  const FunctionInfo& function = m.functions()[f];
+  for (Atom parameter : function.parameters) {
+    if (parameter == kA_batch_idx || parameter == kA_dataloader_idx) return true;
+  }
+  int cls = m.ClassOf(function.body ? function.body : function.node);
+  if (cls < 0) return false;
+  if (m.IsLightning(cls)) return true;
+  std::string_view name = m.Name(function.name);
+  const ClassInfo& info = m.classes()[cls];
+  bool own = info.bases.empty() || (info.bases.size() == 1 && info.bases[0] == kA_object);
+  bool hook = name.ends_with("_step") || name.find("_epoch_") != name.npos || name.find("_batch_") != name.npos || name.starts_with("on_");
+  if (m.IsNnModule(cls) && (hook || name == "forward")) return true;
+  if (own || m.IsNnModule(cls)) return false;
+  if (hook) return true;
+  bool whole = name == "evaluate" || name == "predict" || name == "prediction_loop" || name == "evaluation_loop" || name == "validate" || name == "test";
+  return whole && HasHint(m.Name(info.bases[0]), {"trainer", "module", "model", "callback", "task", "lit", "system"});
+}
+
+bool IsDataLoop(const Module& m, const Flow& flow, NodeId loop) {
+  if (!loop || m.KindOf(loop) != Kind::kFor) return false;
+  NodeId items = m.Child(loop, Field::k_right);
+  if (!items) return false;
+  if (flow.Of(items).flags & kLoader) return true;
+  for (NodeId id = items; id < m[items].last; ++id) {
+    if (m.KindOf(id) != Kind::kIdentifier) continue;
+    if (HintsOf(m.Name(m[id].atom)) & kHintLoader || HasHint(m.Name(m[id].atom), {"loader", "batch", "dataset", "_dl", "data"})) return true;
+  }
+  return false;
+}
+
+bool IsCountName(std::string_view name) {
+  return HasHint(name, {"num_", "count", "size", "tokens", "correct", "n_", "total_words", "length", "_len", "hits", "steps"}) || name == "n" || name.ends_with("_n");
+}
+
 std::string Quoted(const Module& m, NodeId node) {
   std::string text(m.Text(node));
   std::string clean;

@@ -51,6 +51,12 @@ bool DiesWithStep(const Module& m, const Flow& flow, NodeId loop);
 bool IsTestFile(std::string_view path);
 // The function's own calls say that it is one training step: it differentiates, and is no loop itself.
 bool IsStepFunction(const Module& m, const Flow& flow, int function);
+// A hook that a framework calls with autograd off, or whose sums it differentiates: Lightning, Trainer and the like.
+bool IsFrameworkHook(const Module& m, int function);
+// `for batch in loader`, also through enumerate and progress bars.
+bool IsDataLoop(const Module& m, const Flow& flow, NodeId loop);
+// A count, a size, a number of hits: no loss, whatever it was returned with.
+bool IsCountName(std::string_view name);
 std::string Quoted(const Module& m, NodeId node);  // `text`, cut when long
 bool DerivesFromDataset(const Module& m, int cls);
 

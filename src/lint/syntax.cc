@@ -8,6 +8,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "lint/arena.h"
+
 extern "C" const TSLanguage* tree_sitter_python(void);
 
 namespace lowtide::lint {
@@ -124,20 +126,8 @@ class Flattener {
   NodeId parent_ = 0;
 };
 
-struct ParserDeleter {
-  void operator()(TSParser* parser) const { ts_parser_delete(parser); }
-};
-
-// One parser per thread: making one costs more than parsing a small file.
-TSParser* ThreadParser() {
-  thread_local std::unique_ptr<TSParser, ParserDeleter> parser;
-  if (!parser) {
-    parser.reset(ts_parser_new());
-    ts_parser_set_language(parser.get(), tree_sitter_python());
-  }
-  ts_parser_reset(parser.get());
-  return parser.get();
-}
+// Files up to this size are parsed in an arena, which frees nothing before the end; larger ones with malloc.
+constexpr size_t kArenaLimit = 4 << 20;
 
 }  // namespace
 
@@ -145,23 +135,27 @@ Tree Parse(std::string_view text, const std::vector<Range>& ranges) {
   Tree tree;
   tree.text = text;
   if (text.size() >= UINT32_MAX / 8) return tree;
-  TSParser* parser = ThreadParser();
-  // Error recovery is superlinear on hostile text: 10 s, and 10 s more per MB, then the file is given up.
-  ts_parser_set_timeout_micros(parser, 10'000'000 + text.size() * 10);
   std::vector<TSRange> included;
   size_t bytes = ranges.empty() ? text.size() : 0;
   for (const Range& range : ranges) {
     included.push_back({{range.first_line, 0}, {range.last_line, 0}, range.start, range.end});
     bytes += range.end - range.start;
   }
-  ts_parser_set_included_ranges(parser, included.data(), static_cast<uint32_t>(included.size()));
-  std::unique_ptr<TSTree, void (*)(TSTree*)> parsed(
-      ts_parser_parse_string(parser, nullptr, text.data(), static_cast<uint32_t>(text.size())), ts_tree_delete);
+  // Declared first: the parser and its tree die in it.
+  bool in_arena = bytes <= kArenaLimit;
+  ParseArena arena(in_arena);
+  std::unique_ptr<TSParser, void (*)(TSParser*)> parser(ts_parser_new(), ts_parser_delete);
+  ts_parser_set_language(parser.get(), tree_sitter_python());
+  // Error recovery is superlinear on hostile text: 10 s, and 10 s more per MB, then the file is given up.
+  ts_parser_set_timeout_micros(parser.get(), 10'000'000 + text.size() * 10);
+  ts_parser_set_included_ranges(parser.get(), included.data(), static_cast<uint32_t>(included.size()));
+  TSTree* parsed = ts_parser_parse_string(parser.get(), nullptr, text.data(), static_cast<uint32_t>(text.size()));
   if (!parsed) return tree;
-  TSTreeCursor cursor = ts_tree_cursor_new(ts_tree_root_node(parsed.get()));
+  TSTreeCursor cursor = ts_tree_cursor_new(ts_tree_root_node(parsed));
   tree.nodes.reserve(bytes / 6 + 16);
   Flattener(tree, cursor).Run();
   ts_tree_cursor_delete(&cursor);
+  if (!in_arena) ts_tree_delete(parsed);  // an arena drops it without a walk
   return tree;
 }
 

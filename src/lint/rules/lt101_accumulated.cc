@@ -65,6 +65,8 @@ class Rule101 {
     const Value& value = flow_.Of(added);
     if (!MayBeAttached(scope_, value) || flow_.NoGradAt(a.statement)) return;
     if (m_.KindOf(added) == Kind::kList || m_.KindOf(added) == Kind::kTuple || m_.KindOf(added) == Kind::kListComp) return;  // LT102
+    if (IsTestFile(m_.path()) || IsCountName(m_.Name(m_.LastName(added)))) return;
+    if (m_.KindOf(added) == Kind::kSubscript && value.dep && m_.Path(added) == kNoAtom) return;  // an entry of an unknown dict
     Atom path = m_.Path(a.target);
     if (!path && m_.KindOf(a.target) == Kind::kSubscript) path = m_.Path(m_.Child(a.target, Field::k_value));
     if (!path) return;
@@ -78,7 +80,7 @@ class Rule101 {
       if (up == loop) break;
     }
     std::string_view name = m_.Name(m_.functions()[function].name);
-    if (loop && !training && EvaluatesHere(function, name)) evaluating = loop;
+    if (loop && !training && EvaluatesHere(function, name) && IsDataLoop(m_, flow_, m_.EnclosingLoop(a.statement))) evaluating = loop;
     bool step_method = of_self && !loop && IsStepFunction(m_, flow_, function) && !ResetInside(m_, m_.functions()[function].body, path);
     if (!training && !evaluating && !step_method) return;
     if (loop && DiesWithStep(m_, flow_, loop)) return;
@@ -91,7 +93,7 @@ class Rule101 {
     if (LooksLikeTraining(name)) return false;
     NodeId body = m_.functions()[function].body;
     if (CallsBackward(m_, flow_, body) || m_.Contains(body, {kA_requires_grad_, kA_create_graph})) return false;
-    if (m_.IsLightning(m_.ClassOf(body))) return false;
+    if (IsFrameworkHook(m_, function)) return false;
     return LooksLikeEvaluation(name) && !name.starts_with("test_");
   }
 

@@ -80,7 +80,7 @@ class Rule102 {
     Atom path = m_.Path(container);
     if (!path) return;
     if (flow_.Of(container).flags & (kModel | kOptimizer)) return;
-    if (value.flags & (kModel | kLossFn)) return;
+    if (value.flags & (kModel | kLossFn | kOptimizer | kLoader) || IsTestFile(m_.path())) return;
     int function = m_.FunctionOf(at);
     if (IntoBackward(function, path)) return;
     bool of_self = m_.KindOf(container) != Kind::kIdentifier && m_.RootName(container) == kA_self;
@@ -93,7 +93,7 @@ class Rule102 {
       if (up == loop) break;
     }
     std::string_view name = m_.Name(m_.functions()[function].name);
-    bool evaluating = loop && !training && Evaluates(function, name);
+    bool evaluating = loop && !training && Evaluates(function, name) && IsDataLoop(m_, flow_, m_.EnclosingLoop(at));
     bool step = (of_self || of_module) && !loop && IsStepFunction(m_, flow_, function);
     if (!training && !evaluating && !step) return;
     if (loop && DiesWithStep(m_, flow_, loop)) return;
@@ -136,7 +136,7 @@ class Rule102 {
     if (function == 0 || LooksLikeTraining(name) || name.starts_with("test_")) return false;
     NodeId body = m_.functions()[function].body;
     if (CallsBackward(m_, flow_, body) || m_.Contains(body, {kA_requires_grad_, kA_create_graph})) return false;
-    return LooksLikeEvaluation(name) && !m_.IsLightning(m_.ClassOf(body));
+    return LooksLikeEvaluation(name) && !IsFrameworkHook(m_, function);
   }
 
   bool Returned(int function, Atom path) const {

@@ -10,12 +10,14 @@ void CheckMeter(const Scope& scope, Reporter& report) {
     NodeId receiver = m.Receiver(call);
     Atom cls = flow.InstanceClass(receiver);
     if (!receiver || !cls || flow.NoGradAt(call)) continue;
+    bool meter_like = m.CalleeName(call) == kA_update || HasHint(m.Name(cls), {"meter", "avg", "average", "metric", "loss", "acc", "stat", "track", "running", "score", "record", "monitor", "log"});
+    if (!meter_like || IsTestFile(m.path())) continue;
     int function = m.FunctionOf(call);
     for (int i = 0; i < 4; ++i) {
       NodeId given = m.Argument(call, i);
       if (!given) break;
       const Value& value = flow.Of(given);
-      if (!MayBeAttached(scope, value) || value.flags & (kContainer | kModel)) continue;
+      if (!MayBeAttached(scope, value) || value.flags & (kContainer | kModel | kOptimizer | kLoader)) continue;
       std::string meter = Quoted(m, receiver), what = Quoted(m, given);
       Pending& pending = report.Add(call, Severity::kWarning,
                                     meter + " (" + std::string(m.Name(cls)) + ") keeps adding to what it is given, and " + what +

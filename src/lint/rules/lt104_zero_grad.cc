@@ -25,6 +25,9 @@ bool IsEngineBackward(const Module& m, NodeId backward) {
   NodeId receiver = m.Receiver(backward), argument = m.Argument(backward, 0);
   if (!receiver || !argument) return false;
   std::string_view name = m.Name(m.LastName(receiver));
+  auto imported = m.imports().find(m.RootName(receiver));
+  if (imported != m.imports().end() && imported->second.find("distributed.autograd") != std::string::npos) return true;  // gradients of a context
+  if (HasHint(name, {"dist_autograd"})) return true;
   return HasHint(name, {"engine", "model", "optimizer", "strategy", "wrapper", "booster"}) && m.CalleeName(backward) == kA_backward;
 }
 
@@ -39,6 +42,7 @@ void CheckZeroGrad(const Scope& scope, Reporter& report) {
   const Module& m = scope.module;
   const Flow& flow = scope.flow;
   if (!m.Has(kA_step) || !(m.Has(kA_backward) || m.Has(kA_manual_backward))) return;
+  if (IsTestFile(m.path())) return;
   std::unordered_set<NodeId> reported_loops;
   for (NodeId backward : m.Calls({kA_backward, kA_manual_backward})) {
     if (!IsBackwardCall(m, backward) || IsEngineBackward(m, backward)) continue;
@@ -67,6 +71,9 @@ void CheckZeroGrad(const Scope& scope, Reporter& report) {
       });
       if (!real || !reported_loops.insert(loop).second) continue;
       if (HasHint(m.Text(outer), {"lbfgs", "gradient_state"})) continue;
+      bool fresh = false;  // an optimizer, or model, made anew in each iteration
+      for (const Step& step : steps) fresh |= step.optimizer && ResetInside(m, loop, step.optimizer);
+      if (fresh) continue;
       Pending& pending = report.Add(backward, Severity::kError,
                                     "gradients are never cleared: every " + Quoted(m, backward) + " adds to the gradients of all steps before",
                                     "call optimizer.zero_grad() once per step, before backward()");

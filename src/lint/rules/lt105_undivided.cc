@@ -62,6 +62,15 @@ bool LossDivided(const Module& m, const Flow& flow, NodeId outer, NodeId target,
       if (op.find('/') != op.npos || (op.find("*=") != op.npos && HasHint(m.Text(right), {"/", "scale", "accum"}))) return true;
       if (depth < 3 && LossDivided(m, flow, outer, right, depth + 1)) return true;
     }
+    for (NodeId id : m.Nodes(Kind::kWith)) {  // with amp.scale_loss(loss, optimizer) as scaled_loss
+      NodeId clause = m.First(id);
+      if (!m.Inside(id, outer) || !clause || depth >= 3) continue;
+      for (NodeId part = clause; part < m[clause].last; ++part) {
+        if (m.KindOf(part) != Kind::kAsTarget || m.Path(m.First(part)) != path) continue;
+        NodeId made = m.First(m[part].parent);
+        if (made && LossDivided(m, flow, outer, made, depth + 1)) return true;
+      }
+    }
     for (NodeId id : m.Nodes(Kind::kAssignment)) {
       NodeId left = m.Child(id, Field::k_left), right = m.Child(id, Field::k_right);
       if (!left || !right || !m.Inside(id, outer) || !Sets(m, left, path) || m.Inside(target, id)) continue;
@@ -85,7 +94,7 @@ bool LossDivided(const Module& m, const Flow& flow, NodeId outer, NodeId target,
 
 void CheckUndivided(const Scope& scope, Reporter& report) {
   const Module& m = scope.module;
-  if (!m.Has(kA_step)) return;
+  if (!m.Has(kA_step) || IsTestFile(m.path())) return;
   for (NodeId backward : m.Calls({kA_backward, kA_manual_backward})) {
     if (!IsBackwardCall(m, backward)) continue;
     NodeId loop = m.EnclosingLoop(backward), target = BackwardTarget(m, backward);

@@ -70,7 +70,7 @@ class Rule106 {
     bool by_name = LooksLikeEvaluation(name);
     if (name.starts_with("test_") || IsTestFile(m_.path())) return;
     if (!eval_call && !by_name) return;
-    if (Framework(f, cls, name)) return;
+    if (IsFrameworkHook(m_, f)) return;
     NodeId forward = FirstForward(info.body, f);
     if (!forward || WantsGradients(info.body)) return;
     bool trains = CallsBackward(m_, flow_, info.body) || CallsStep(m_, flow_, info.body);
@@ -96,20 +96,6 @@ class Rule106 {
     for (NodeId call : m_.Calls(kA_train)) {
       if (call > eval_call && call < forward && m_.Path(m_.Receiver(call)) == m_.Path(m_.Receiver(eval_call))) return true;
     }
-    return false;
-  }
-
-  // Hooks that a framework runs without autograd by itself.
-  bool Framework(int f, int cls, std::string_view name) const {
-    if (cls < 0) return false;
-    const ClassInfo& info = m_.classes()[cls];
-    bool hook = name.ends_with("_step") || name.find("_epoch_") != name.npos || name.find("_batch_") != name.npos || name.starts_with("on_") ||
-                name == "evaluate" || name == "predict" || name == "prediction_loop" || name == "evaluation_loop" || name == "validate" || name == "test";
-    if (m_.IsLightning(cls)) return true;
-    bool own = info.bases.empty() || (info.bases.size() == 1 && info.bases[0] == kA_object);
-    if (hook && !own && !m_.IsNnModule(cls)) return name.ends_with("_step") || HasHint(m_.Name(info.bases[0]), {"trainer", "module", "model", "callback", "task", "lit", "system"});
-    if (m_.IsNnModule(cls) && (name.ends_with("_step") || name == "forward")) return true;
-    (void)f;
     return false;
   }
 

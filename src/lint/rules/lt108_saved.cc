@@ -119,9 +119,7 @@ void CheckClass(const Scope& scope, Reporter& report, const ClassInfo& cls) {
       }
     }
     const Value& value = scope.flow.Of(right);
-    if (!output || value.flags & kNumber) continue;
-    bool parameter = std::find(info.parameters.begin(), info.parameters.end(), name) != info.parameters.end();
-    if (parameter && !(value.flags & (kTensor | kGrad)) && !value.params) continue;
+    if (!output || !(value.flags & (kTensor | kGrad))) continue;
     report.Add(id, Severity::kWarning,
                "`" + std::string(m.Name(cls.name)) + "` keeps its output `" + std::string(m.Name(name)) +
                    "` as an attribute of ctx: output and graph refer to each other, and only the garbage collector frees them",

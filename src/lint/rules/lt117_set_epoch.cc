@@ -21,6 +21,8 @@ void CheckSetEpoch(const Scope& scope, Reporter& report) {
     int function = m.FunctionOf(call);
     std::string_view name = m.Name(m.functions()[function].name);
     if (EvaluationName(name) || IsTestFile(m.path())) continue;
+    bool trains = m.Has(kA_epoch) || m.Has(kA_epochs) || m.Has(kA_backward) || m.Has(kA_num_epochs) || HasHint(m.Text(dataset), {"train"}) || HasHint(name, {"train"});
+    if (!trains) continue;
     if (NodeId keyword = m.Ancestor(call, {Kind::kCall}); keyword && m.Contains(keyword, {kA_Trainer, kA_trainer})) continue;
     bool lightning = false;
     for (const auto& [bound, target] : m.imports()) lightning |= target.find("lightning") != std::string::npos;
