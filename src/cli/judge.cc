@@ -126,6 +126,7 @@ void RankJudge::AddSteps(const record::Ring& ring) {
   const auto looks = ring.Looks();
   for (; at != steps.end(); ++at) {
     AddMarks(ring, at->step);
+    NoteCensuses(ring, at->step);
     AddStep(*at);
     AddDevices(ring, at->step);
     AddLooks(looks, at->step);
@@ -138,6 +139,17 @@ void RankJudge::AddMarks(const record::Ring& ring, uint64_t until_step) {
     auto event = EventOf(marks[marks_seen_]);
     if (!event) continue;
     for (auto& [name, pool] : pools_) pool.engine->AddMark(*event, marks[marks_seen_].step);
+  }
+}
+
+// A census keeps a map of the process; that is lowtide's memory, not the program's.
+void RankJudge::NoteCensuses(const record::Ring& ring, uint64_t before_step) {
+  const auto& events = ring.events();
+  for (; events_seen_ < events.size() && events[events_seen_].step < before_step; ++events_seen_) {
+    const record::EventRecord& event = events[events_seen_];
+    if (event.kind != record::EventKind::kCensus) continue;
+    own_heap_ += static_cast<double>(event.value2);
+    own_resident_ += static_cast<double>(event.value3);
   }
 }
 
@@ -155,9 +167,9 @@ void RankJudge::AddStep(const StepRecord& record) {
     Add(pool, next);
   };
   if (exact_cpu_) add("cpu", Bytes(record.cpu_bytes), Bytes(record.cpu_peak_bytes));
-  add("heap", Bytes(record.heap_bytes));
+  add("heap", Bytes(record.heap_bytes) - own_heap_);
   add("python", kPythonBlockBytes * Bytes(record.python_blocks));
-  add("host", Bytes(record.rss_bytes));
+  add("host", Bytes(record.rss_bytes) - own_resident_);
   if (reports_) add("shm", Bytes(record.shm_tensor_bytes));
   if (record.fds >= 0) add("fds", record.fds);
   last_step_ = record.step;

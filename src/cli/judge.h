@@ -46,6 +46,7 @@ class RankJudge {
   void AddWholeRun(const record::Ring& ring);
   void AddSteps(const record::Ring& ring);
   void AddStep(const record::StepRecord& record);
+  void NoteCensuses(const record::Ring& ring, uint64_t before_step);
   void AddDevices(const record::Ring& ring, uint64_t until_step);
   void AddWorkers(const record::Ring& ring);
   void AddMarks(const record::Ring& ring, uint64_t until_step);
@@ -62,7 +63,8 @@ class RankJudge {
   std::map<std::string, double> device_capacity_;
   std::map<std::string, Pool> pools_;
   uint64_t last_step_ = 0, last_device_step_ = 0, last_look_ = 0;
-  size_t marks_seen_ = 0, workers_seen_ = 0, steps_seen_ = 0;
+  size_t marks_seen_ = 0, workers_seen_ = 0, events_seen_ = 0;
+  double own_heap_ = 0, own_resident_ = 0;  // bytes that censuses took
 };
 
 // The verdicts of one rank's pools seen together: one cause shows in several pools (a tensor's bytes in `cpu`, `heap` and

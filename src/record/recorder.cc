@@ -138,7 +138,12 @@ uint32_t Recorder::Step(StepSource source) noexcept {
     WriteLook(ring_, steps_);
     next_look_ = steps_ + std::max<uint64_t>(8, steps_ / 12);
   }
-  return kStepCounted | (steps_ == 1 ? kStepFirst : 0u) | Answer();
+  const uint32_t answer = kStepCounted | (steps_ == 1 ? kStepFirst : 0u) | Answer();
+  if (answer & kStepCensus) {  // what the census itself takes is no growth of the program's
+    heap_before_census_ = options_.heap ? ReadHeap() : kAbsent;
+    rss_before_census_ = ReadStatm(proc_root_, 0).rss_bytes;
+  }
+  return answer;
 }
 
 // Each sampler as often as its budget allows; what is not sampled is absent from the record.
@@ -348,7 +353,15 @@ void Recorder::CensusDone(uint64_t request, int64_t pause_ns, int64_t status) no
   control.census_pause_ns = static_cast<uint64_t>(pause_ns);
   control.census_status = status;
   __atomic_store_n(&control.census_done, request, __ATOMIC_RELEASE);
-  Event(EventKind::kCensus, static_cast<int32_t>(status), pause_ns, "census");
+  EventRecord record{};
+  record.step = steps_;
+  record.mono_ns = MonotonicNs();
+  record.kind = EventKind::kCensus;
+  record.code = static_cast<int32_t>(status);
+  record.value = pause_ns;
+  record.value2 = heap_before_census_ == kAbsent ? 0 : ReadHeap() - heap_before_census_;
+  record.value3 = ReadStatm(proc_root_, 0).rss_bytes - rss_before_census_;
+  ring_.Write(record);
 }
 
 void Recorder::Exit(ExitState state, int code) noexcept {

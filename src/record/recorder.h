@@ -93,6 +93,7 @@ class Recorder {
   uint32_t epoch_ = 0;
   int64_t data_wait_ns_ = 0;
   uint64_t libraries_ = 0;
+  int64_t heap_before_census_ = kAbsent, rss_before_census_ = 0;
   StepRecord last_{};
   Budget heap_budget_, host_budget_, python_budget_, worker_budget_;
   int64_t python_cost_ns_ = 0;

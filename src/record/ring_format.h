@@ -205,7 +205,8 @@ struct EventRecord {
   EventKind kind;
   uint16_t pool;
   int32_t code;
-  int64_t value, value2, value3;  // kOom: bytes asked, allocated, reserved
+  int64_t value, value2, value3;  // kOom: bytes asked, allocated, reserved. kCensus: pause in ns, bytes that the census
+                                  // itself took in the C heap, and in resident memory
   char text[64];
 };
 
