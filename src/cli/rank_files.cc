@@ -100,6 +100,18 @@ void ReadHolders(const std::string& file, finding::Document& document) {
   }
 }
 
+// A process tells of the same cause again as its figures grow: the newest word counts.
+void Keep(finding::Finding finding, finding::Document& document) {
+  auto same = std::find_if(document.findings.begin(), document.findings.end(), [&](const finding::Finding& other) {
+    return !finding.fingerprint.empty() && other.code == finding.code && other.fingerprint == finding.fingerprint;
+  });
+  if (same == document.findings.end()) {
+    document.findings.push_back(std::move(finding));
+  } else {
+    *same = std::move(finding);
+  }
+}
+
 void ReadFindings(const std::string& file, finding::Document& document) {
   std::istringstream lines(ReadFile(file));
   int number = 0;
@@ -108,7 +120,7 @@ void ReadFindings(const std::string& file, finding::Document& document) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     json parsed = json::parse(line, nullptr, false);
     if (parsed.is_object() && parsed.contains("code")) {
-      document.findings.push_back(FindingOf(parsed));
+      Keep(FindingOf(parsed), document);
     } else {
       document.findings.push_back(Damaged(file, fmt::format("line {} is not a finding", number)));
     }

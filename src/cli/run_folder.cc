@@ -117,6 +117,25 @@ void AddVerdicts(std::vector<Judgement>& judgements, finding::Document& document
   }
 }
 
+bool SameMemory(const std::string& a, const std::string& b) {
+  auto host = [](const std::string& pool) { return pool == "cpu" || pool == "heap" || pool == "host"; };
+  return a == b || (host(a) && host(b));
+}
+
+// A leak's place is the line where its first holder grows.
+void PlaceLeaks(finding::Document& document) {
+  for (const finding::VerdictRow& row : document.verdicts) {
+    if (row.verdict != "leak" || row.fingerprint.empty()) continue;
+    auto holder = std::find_if(document.holders.begin(), document.holders.end(), [&](const finding::HolderRow& other) {
+      return other.rank == row.rank && SameMemory(other.pool, row.pool) && !other.file.empty();
+    });
+    auto found = std::find_if(document.findings.begin(), document.findings.end(),
+                              [&](const Finding& other) { return other.fingerprint == row.fingerprint; });
+    if (holder == document.holders.end() || found == document.findings.end()) continue;
+    found->where.insert(found->where.begin(), {holder->file, holder->line, 0, holder->path, {}, {}});
+  }
+}
+
 // `steps` 0: nothing that is a step was seen in any process.
 void AddSilence(const report::RunView& view, finding::Document& document) {
   for (const report::RankView& rank : view.ranks) {
@@ -182,6 +201,7 @@ report::RunView JudgeFolder(const std::string& folder, const JudgeOptions& optio
   NameRanks(ranks);
   for (auto& judgements : ranks) AddVerdicts(judgements, view.document);
   ReadRankFiles(folder, view.document);
+  PlaceLeaks(view.document);
   AddSilence(view, view.document);
   return view;
 }
