@@ -170,15 +170,19 @@ void Builder::Append(Value& list, Pairs items) {
   }
 }
 
+// The few pools there are come first; a file with many different pairs just keeps them all.
+uint32_t Builder::PairId(std::pair<int64_t, int64_t> pair) {
+  for (size_t i = 0; i < pairs_.size() && i < 16; ++i) {
+    if (pairs_[i] == pair) return static_cast<uint32_t>(i);
+  }
+  pairs_.push_back(pair);
+  return static_cast<uint32_t>(pairs_.size() - 1);
+}
+
 Value Builder::Tuple(Pairs items) {
   if (items.empty()) return Value::Of(Value::kEmptyList);
   if (items.size() == 2 && items[0].kind == Value::kInt && items[1].kind == Value::kInt) {
-    const std::pair<int64_t, int64_t> pair{items[0].integer, items[1].integer};
-    for (size_t i = 0; i < pairs_.size() && i < 16; ++i) {
-      if (pairs_[i] == pair) return Value::Of(Value::kPair, static_cast<uint32_t>(i));
-    }
-    pairs_.push_back(pair);
-    return Value::Of(Value::kPair, static_cast<uint32_t>(pairs_.size() - 1));
+    return Value::Of(Value::kPair, PairId({items[0].integer, items[1].integer}));
   }
   Value list = Value::Of(Value::kEmptyList);
   Append(list, items);
@@ -426,7 +430,7 @@ void Builder::AdoptBlocks(Segment& segment, const Value& list) {
   auto convert = [&](const Value& item) { return item.kind == Value::kDict ? ConvertCopy(item) : item; };
   if (items.size() == 1 && items[0].kind == Value::kBlocks) {
     adopted_blocks_ += items[0].count;
-    if (adopted_blocks_ > blocks.size()) Fail("two segments share their blocks");
+    if (adopted_blocks_ > MostShared(blocks.size())) Fail("many segments share their blocks");
     segment.first_block = items[0].id;
     segment.block_count = items[0].count;
     return;

@@ -77,6 +77,8 @@ class Builder {
   // The stack of a list of frames; false when `value` is no such list.
   bool ToStack(const Value& value, StackId* stack, bool* empty_list);
   uint32_t ContextId(const Context& context);
+  uint32_t PairId(std::pair<int64_t, int64_t> pair);
+  std::pair<int64_t, int64_t> PairOf(uint32_t id) const { return id < pairs_.size() ? pairs_[id] : std::pair<int64_t, int64_t>{0, 0}; }
   void Finish(const Value& top);
 
   // Adds `bytes` held outside (operand stack, memo) to the count; throws when the budget is spent.
@@ -100,6 +102,7 @@ class Builder {
   using Pairs = std::span<const Value>;
 
   [[noreturn]] void Fail(const std::string& what) const;
+  void WantList(const Value& value, const char* what) const;
   // The record that `pairs` make, or kUnset.
   Value Convert(Pairs pairs);
   Value ConvertCopy(const Value& dict);
@@ -136,7 +139,9 @@ class Builder {
   uint32_t last_context_ = 0;
   uint64_t node_bytes_ = 0;
   std::vector<Segment> segments_;
-  uint64_t adopted_blocks_ = 0, gathered_events_ = 0;  // a block or event that two owners share is no snapshot
+  // PyTorch shares no block or event between owners. A little is let pass; more would cost the square of the file.
+  static uint64_t MostShared(uint64_t there) { return 4 * there + 4096; }
+  uint64_t adopted_blocks_ = 0, gathered_events_ = 0;
 };
 
 }  // namespace lowtide::snapshot

@@ -47,7 +47,14 @@ Value Builder::ConvertCopy(const Value& dict) {
   return Convert(pairs);
 }
 
+void Builder::WantList(const Value& value, const char* what) const {
+  if (value.kind != Value::kList && value.kind != Value::kEmptyList && value.kind != Value::kNone) {
+    Fail(fmt::format("'{}' is not a list", what));
+  }
+}
+
 void Builder::FinishSegments(const Value& list, std::vector<Segment>& out) {
+  WantList(list, "segments");
   const std::vector<Value> items(Items(list).begin(), Items(list).end());
   uint64_t blocks = 0;
   for (const Value& item : items) {
@@ -56,7 +63,7 @@ void Builder::FinishSegments(const Value& list, std::vector<Segment>& out) {
     node_bytes_ += run.count * sizeof(Segment);
     CheckBudget(0);
     for (uint32_t i = 0; i < run.count; ++i) blocks += segments_[run.id + i].block_count;
-    if (blocks > snapshot_.blocks.size()) Fail("a segment is listed more than once");
+    if (blocks > MostShared(snapshot_.blocks.size())) Fail("a segment is listed many times");
     out.insert(out.end(), segments_.begin() + run.id, segments_.begin() + run.id + run.count);
   }
 }
@@ -72,7 +79,7 @@ DeviceTrace Builder::Gather(int device, const Value& list) {
     trace.first = items[0].id;
     trace.count = items[0].count;
     gathered_events_ += trace.count;
-    if (gathered_events_ > events.size()) Fail("two devices share their events");
+    if (gathered_events_ > MostShared(events.size())) Fail("many devices share their events");
     return trace;
   }
   std::vector<Value> runs;
@@ -95,6 +102,7 @@ DeviceTrace Builder::Gather(int device, const Value& list) {
 }
 
 void Builder::FinishTraces(const Value& list, std::vector<DeviceTrace>& out) {
+  WantList(list, "device_traces");
   const std::vector<Value> items(Items(list).begin(), Items(list).end());
   // A list of events where lists per device are expected: one device.
   if (!items.empty() && items[0].kind == Value::kEvents) {

@@ -143,7 +143,7 @@ uint32_t EventRun::InternContext(const LocalContext& context) {
   uint64_t hash = HashInteger(static_cast<uint64_t>(context.stream), HashSeed());
   hash = HashInteger(hash ^ (static_cast<uint64_t>(context.compile_context) << 32 | context.user_metadata), hash);
   hash = HashInteger(hash ^ static_cast<uint64_t>(context.pool.first) ^ (static_cast<uint64_t>(context.pool.second) << 32),
-                     hash + context.has_pool);
+                     hash + context.has_pool + (static_cast<uint64_t>(context.pool_reference) << 8));
   auto [begin, end] = context_ids_.equal_range(hash);
   for (auto it = begin; it != end; ++it) {
     if (contexts_[it->second] == context) return last_context_ = it->second;
@@ -308,10 +308,24 @@ bool EventRun::ParseFrames(Cursor& cursor, Symbol* stack) {
   return true;
 }
 
-bool EventRun::ParsePool(Cursor& cursor, LocalContext& context) const {
-  if (!cursor.Int(&context.pool.first) || !cursor.Int(&context.pool.second)) return false;
+bool EventRun::ParsePool(Cursor& cursor, LocalContext& context) {
   context.has_pool = true;
-  return cursor.Eat(op::kTuple2) && cursor.Is(op::kMemoize);
+  if (cursor.Is(op::kBinGet)) {
+    context.pool_reference = Absolute(cursor.p[1]);
+    cursor.p += 2;
+    return true;
+  }
+  if (cursor.Is(op::kLongBinGet)) {
+    context.pool_reference = Absolute(Read32(cursor.p + 1));
+    cursor.p += 5;
+    return true;
+  }
+  if (!cursor.Int(&context.pool.first) || !cursor.Int(&context.pool.second)) return false;
+  if (!cursor.Eat(op::kTuple2) || !cursor.Eat(op::kMemoize)) return false;
+  if (pairs_.empty() || pairs_.back() != context.pool) pairs_.push_back(context.pool);
+  if (pairs_.size() >= kFirstPair) return false;
+  memo_.push_back(Make(kOther, kFirstPair + pairs_.size() - 1));
+  return true;
 }
 
 bool EventRun::ParseField(Cursor& cursor, uint32_t key, Event& event, LocalContext& context) {
@@ -348,10 +362,7 @@ bool EventRun::ParseField(Cursor& cursor, uint32_t key, Event& event, LocalConte
     case kUserMetadata:
       return ParseString(cursor, &context.user_metadata);
     case kPoolId:
-      if (!ParsePool(cursor, context)) return false;
-      ++cursor.p;
-      memo_.push_back(Make(kOther, 0));
-      return true;
+      return ParsePool(cursor, context);
     case kFrames:
       if (!ParseFrames(cursor, &text)) return false;
       event.stack = text;
@@ -364,7 +375,7 @@ bool EventRun::ParseField(Cursor& cursor, uint32_t key, Event& event, LocalConte
 bool EventRun::ParseEvent(Cursor& cursor) {
   ++cursor.p;  // EMPTY_DICT
   if (!cursor.Eat(op::kMemoize)) return false;
-  memo_.push_back(Make(kOther, 0));
+  memo_.push_back(Make(kOther, events_.size() + 1 < kFirstPair ? events_.size() + 1 : 0));
   if (!cursor.Eat(op::kMark)) return false;
   Event event;
   LocalContext context;
@@ -383,7 +394,7 @@ bool EventRun::ParseEvent(Cursor& cursor) {
 }
 
 EventRun::Checkpoint EventRun::Here() const {
-  return {memo_.size(), events_.size(), items_.size(), frames_.size(), stacks_.size(), late_actions_.size()};
+  return {memo_.size(), events_.size(), items_.size(), frames_.size(), stacks_.size(), late_actions_.size(), pairs_.size()};
 }
 
 // Forgets the event that could not be parsed to its end. A stack interned from raw bytes may stay: its references lead
@@ -395,6 +406,7 @@ void EventRun::Rollback(const Checkpoint& to) {
   items_.resize(to.items);
   frames_.resize(to.frames);
   late_actions_.resize(to.late);
+  pairs_.resize(to.pairs);
 }
 
 size_t EventRun::Parse(size_t pos, size_t stop, const uint32_t* prefix, size_t prefix_size) {

@@ -38,7 +38,9 @@ class EventRun {
 
  private:
   using Symbol = uint32_t;  // 3 bits of tag, 29 of id
+  // Ids of kOther: 0 for what is never referenced, below kFirstPair an event plus 1, else a pair.
   enum Tag : uint32_t { kUnset, kAbsolute, kGlobalString, kString, kFrame, kStack, kEmptyList, kOther };
+  static constexpr uint32_t kFirstPair = 1u << 28;
   static Symbol Make(Tag tag, uint64_t id) { return static_cast<uint32_t>(tag) << 29 | static_cast<uint32_t>(id); }
   // A reference by index; one that no file can have leads nowhere.
   static Symbol Absolute(uint64_t index) {
@@ -60,6 +62,7 @@ class EventRun {
     int64_t stream = 0;
     Symbol compile_context = 0, user_metadata = 0;
     std::pair<int64_t, int64_t> pool{0, 0};
+    Symbol pool_reference = 0;  // instead of pool
     bool has_pool = false;
     bool operator==(const LocalContext&) const = default;
   };
@@ -76,13 +79,13 @@ class EventRun {
   bool ParseFrame(Cursor& cursor, Symbol* frame);
   bool ParseKey(Cursor& cursor, uint32_t* key) const;
   bool ParseString(Cursor& cursor, Symbol* string);
-  bool ParsePool(Cursor& cursor, LocalContext& context) const;
+  bool ParsePool(Cursor& cursor, LocalContext& context);
   Symbol Reference(uint64_t index) const;
   Symbol InternString(std::string_view text);
   Symbol InternRun(const uint8_t* begin, size_t size);
   uint32_t InternContext(const LocalContext& context);
   struct Checkpoint {
-    size_t memo, events, items, frames, stacks, late;
+    size_t memo, events, items, frames, stacks, late, pairs;
   };
   Checkpoint Here() const;
   void Rollback(const Checkpoint& to);
@@ -95,6 +98,7 @@ class EventRun {
   PodVector<Event> events_;      // stack: a Symbol; context: a local one
   PodVector<Symbol> memo_;
   std::vector<Late> late_actions_;
+  std::vector<std::pair<int64_t, int64_t>> pairs_;  // of this run's memo
 
   // Learnt: grows with distinct contents only. The second of each pair holds what Merge() has resolved so far.
   std::deque<std::string> string_text_;

@@ -16,6 +16,7 @@ struct EventRun::Resolver {
   Builder& builder;
   const PodVector<uint32_t>& memo;
   size_t base;
+  uint32_t first_event;
 
   [[noreturn]] void Fail() const {
     throw Error("a memo reference in a trace event leads to the wrong kind of object",
@@ -84,8 +85,17 @@ struct EventRun::Resolver {
       case kEmptyList:
         return memo::Pack(Value::kEmptyList, 0);
       default:
+        if (IdOf(symbol) >= kFirstPair) return memo::Pack(Value::kPair, builder.PairId(run.pairs_[IdOf(symbol) - kFirstPair]));
+        if (IdOf(symbol) > 0) return memo::Pack(Value::kEvents, first_event + IdOf(symbol) - 1);
         return memo::Pack(Value::kOpaque, 0);
     }
+  }
+  std::pair<int64_t, int64_t> Pool(const LocalContext& context) const {
+    if (!context.pool_reference) return context.pool;
+    const Symbol symbol = Follow(context.pool_reference);
+    if (TagOf(symbol) == kOther && IdOf(symbol) >= kFirstPair) return run.pairs_[IdOf(symbol) - kFirstPair];
+    if (TagOf(symbol) != kAbsolute) Fail();
+    return builder.PairOf(Entry(symbol, Value::kPair));
   }
   // The frames of a learnt stack.
   void FramesOf(const LocalStack& stack, std::vector<uint32_t>& frames) const {
@@ -106,7 +116,7 @@ struct EventRun::Resolver {
 };
 
 void EventRun::Merge(Builder& builder, PodVector<uint32_t>& memo) {
-  Resolver resolver{*this, builder, memo, memo.size()};
+  Resolver resolver{*this, builder, memo, memo.size(), static_cast<uint32_t>(builder.snapshot().events.size())};
   auto& names = builder.snapshot().names;
   for (size_t i = string_global_.size(); i < string_text_.size(); ++i) {
     string_global_.push_back(names.String(string_text_[i]));
@@ -132,7 +142,7 @@ void EventRun::Merge(Builder& builder, PodVector<uint32_t>& memo) {
     context.compile_context = resolver.String(local.compile_context);
     if (context.compile_context == kNotApplicable) context.compile_context = 0;
     context.user_metadata = resolver.String(local.user_metadata);
-    context.pool = local.pool;
+    context.pool = resolver.Pool(local);
     context.has_pool = local.has_pool;
     context_global_.push_back(builder.ContextId(context));
   }
@@ -161,6 +171,7 @@ void EventRun::Merge(Builder& builder, PodVector<uint32_t>& memo) {
   events_.release();
   memo_.release();
   late_actions_.clear();
+  pairs_.clear();
 }
 
 }  // namespace lowtide::snapshot

@@ -72,7 +72,7 @@ TEST(Reader, ReadsIntegersOfNineBytesAndNegativeOnes) {
   PickleBytes pickle;
   pickle.Op('}').Op('(').Str("segments").Op(']').Str("device_traces").Op(']').Op(']');
   pickle.Op('}').Op('(').Str("action").Str("alloc").Str("addr").Long(std::string_view("\0\0\0\0\0\0\0\xff\0", 9));
-  pickle.Str("size").Long("\x00\x02").Str("stream").Long("\xff").Op('u').Op('a').Op('a').Op('u').Op('.');
+  pickle.Str("size").Long(std::string_view("\0\2", 2)).Str("stream").Long("\xff").Op('u').Op('a').Op('a').Op('u').Op('.');
   const Snapshot snapshot = ReadText(pickle.bytes());
   ASSERT_EQ(snapshot.events.size(), 1u);
   EXPECT_EQ(snapshot.events[0].address, 0xff00000000000000ull);
