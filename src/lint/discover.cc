@@ -22,7 +22,7 @@ const char* const kDefaultExcludes[] = {
     ".bzr",        ".direnv",     ".eggs",        ".git",         ".git-rewrite", ".hg",       ".ipynb_checkpoints",
     ".mypy_cache", ".nox",        ".pants.d",     ".pyenv",       ".pytest_cache", ".pytype",  ".ruff_cache",
     ".svn",        ".tox",        ".venv",        ".vscode",      "__pycache__",  "__pypackages__", ".lowtide-cache",
-    "node_modules", "site-packages", "venv",      nullptr};
+    "node_modules", "site-packages", nullptr};
 
 namespace {
 
@@ -170,7 +170,8 @@ class Walk {
     if (!config.extend_exclude.empty() && in(RulesOf(config.extend_exclude), config.folder)) return true;
     if (options_.has_exclude) return in(exclude_, cwd_);
     if (config.exclude) return in(RulesOf(*config.exclude), config.folder);
-    if (is_folder && (name == "build" || name == "dist")) return !Exists(Join(absolute, "__init__.py"));
+    bool may_be_package = is_folder && (name == "build" || name == "dist" || name == "venv");
+    if (may_be_package) return !Exists(Join(absolute, "__init__.py"));
     return in(defaults_, cwd_);
   }
 

@@ -29,7 +29,7 @@ struct Discovered {
 };
 
 // Folders that nobody wants checked unless named: version control, environments, caches, build outputs.
-// `build` and `dist` stay in when they are Python packages.
+// `build`, `dist` and `venv` are left out too, unless they are Python packages.
 extern const char* const kDefaultExcludes[];  // ends with nullptr
 
 // *.py, *.pyw and *.ipynb below the folders in `paths`, and the files in `paths` whatever their names. Follows links to

@@ -55,13 +55,14 @@ def test_bytes_outside_the_edits_stay(lint, change):
 
 
 def test_unsafe_fixes_need_their_option(lint):
-    write(lint.folder, {"a.py": TRAIN})
-    unsafe = [f for f in lint("--select", "ALL")[1] if f["fix"] and not f["fix"]["safe"]]
-    if not unsafe:
-        pytest.skip("no rule has an unsafe fix for this file")
-    code = unsafe[0]["code"]
-    assert code in codes(lint("--select", code, "--fix")[1])
-    assert code not in codes(lint("--select", code, "--unsafe-fixes")[1])
+    text = TRAIN.replace("        optimizer.zero_grad()\n", "")
+    write(lint.folder, {"a.py": text})
+    unsafe = [f for f in lint("--select", "LT104")[1] if f["fix"] and not f["fix"]["safe"]]
+    assert unsafe, "a missing zero_grad() has a fix that may change results"
+    lint("--select", "LT104", "--fix")
+    assert (lint.folder / "a.py").read_text() == text
+    assert lint("--select", "LT104", "--unsafe-fixes")[1] == []
+    assert (lint.folder / "a.py").read_text() != text
 
 
 def test_diff_changes_nothing_and_applies(lint):
