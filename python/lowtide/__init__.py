@@ -13,6 +13,7 @@ __all__ = ["phase", "step"]
 
 _LATER = {  # public name -> submodule that has it
     "snapshot": "_snapshot",
+    "LeakError": "_why", "holders": "_why", "why": "_why",
     "Gradients": "gradients",
     "Checkpointer": "checkpoint", "CheckpointError": "checkpoint", "PerSample": "checkpoint", "Resumable": "checkpoint",
     "ShardedCheckpointer": "checkpoint_sharded", "import_checkpoint": "checkpoint_import",

@@ -10,6 +10,8 @@ import os
 import sys
 import time
 
+from lowtide import _census_native, _holders
+
 try:
     from lowtide import _walk
 except ImportError:  # built without the extension, or for another interpreter
@@ -30,6 +32,8 @@ class Census:
         self.trouble = None  # why there is no census, in words
         self.seconds = []  # the pauses
         self.info = {}
+        self.native = {}
+        self.heap = 0
 
     def first(self, step):
         """Takes the first mark. Returns whether there is one."""
@@ -54,7 +58,9 @@ class Census:
     def _first(self, step):
         if not _ready(self):
             return False
+        self.native = _census_native.counters()
         self.mark = _walk.take()
+        self.heap = _walk.heap_in_use()  # with what the mark takes
         self.step = self.first_step = step
         self.info = self.mark.info()
         return True
@@ -62,11 +68,15 @@ class Census:
     def _second(self, step):
         if self.mark is None or not _ready(self):
             return False
-        from lowtide import _holders
-
         steps = max(1, step - self.step)
+        heap_growth = _walk.heap_in_use() - self.heap
         self.mark, self.raw = _walk.compare(self.mark, _LEAST_BYTES_PER_STEP * steps, 96)
         self.rows = _holders.rows(self.raw, steps, _rank())
+        named = sum(row["growth_bytes"] for row in self.rows)
+        native = _census_native.counters()
+        self.rows += _census_native.rows(self.native, native, heap_growth, named, steps, _rank())
+        self.rows.sort(key=lambda row: -row["growth_bytes"])
+        self.native, self.heap = native, _walk.heap_in_use()
         self.info = self.mark.info()
         self.step = step
         return True
@@ -77,13 +87,13 @@ first = census.first
 second = census.second
 
 
-def write(directory=None):
-    """Writes the rows to holders-rank<N>.json in the run's directory. Returns the path, or None."""
+def write(directory=None, suffix=""):
+    """Writes the rows to holders-rank<N><suffix>.json in the run's directory. Returns the path, or None."""
     try:
         directory = directory or os.environ.get("LOWTIDE_RUN_DIR")
         if not directory:
             return None
-        path = os.path.join(directory, f"holders-rank{_rank()}.json")
+        path = os.path.join(directory, f"holders-rank{_rank()}{suffix}.json")
         document = {
             "rank": _rank(),
             "pid": os.getpid(),

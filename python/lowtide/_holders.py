@@ -60,8 +60,8 @@ def _adopt_mirrors(merged):
 
 def _row(growth, steps, rank):
     path, root, wanted = written(growth["path"])
-    if not path or "lowtide" in root.split(",")[0]:
-        return None
+    if not path or growth["path"][0]["text"].split(".")[0] == "lowtide":
+        return None  # our own modules
     amount = growth["amount"]
     first = growth["path"][0]["op"]
     if first == "island":
@@ -237,13 +237,7 @@ def _growth_line(row):
     extra = [wanted["file"]] if wanted.get("file") else []
     owner_file = _class_file(wanted.get("owner_class"))
     path, line, _ = _holder_lines.best(wanted, extra + ([owner_file] if owner_file else []))
-    if path and _holder_lines.is_library(path):
-        return path, line
-    if path is None or (wanted["is_attr"] and owner_file and _holder_lines.is_library(owner_file)):
-        own = _call_into(row)
-        if own[0]:
-            return own
-    return path, line
+    return (path, line) if path else _call_into(row)
 
 
 def _class_file(qualified):

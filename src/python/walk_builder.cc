@@ -91,11 +91,7 @@ void Builder::AddModules(PyObject* modules, const std::vector<heap::Root>& frame
     const char* name = PyUnicode_Check(key) ? PyUnicode_AsUTF8(key) : nullptr;
     if (!name) PyErr_Clear();
     if (!name || !PyModule_Check(value) || value == main) continue;
-    if (std::strcmp(name, "lowtide") == 0 || std::strncmp(name, "lowtide.", 8) == 0) {
-      ours_.push_back(PyModule_GetDict(value));
-    } else {
-      others[IsLibrary(value)].emplace_back(name, value);
-    }
+    others[IsLibrary(value)].emplace_back(name, value);
   }
   for (const auto& [name, module] : others[0]) AddModule(name, module, 0);
   c_.graph.roots.insert(c_.graph.roots.end(), frames.begin(), frames.end());
@@ -129,10 +125,6 @@ void Builder::AddFrame(const LtFrame& frame) {
     const NodeId known = c_.map.Find(reinterpret_cast<uint64_t>(frame.stack[i]));
     if (known != heap::kNone && c_.origin[known] == Origin::kPython) stack_.push_back({known, index});
   }
-}
-
-bool Builder::IsOurs(PyObject* object) const {
-  return object == skip_ || std::find(ours_.begin(), ours_.end(), object) != ours_.end();
 }
 
 // ---- edges
@@ -237,7 +229,7 @@ void Builder::SetWeakOfFrame(PyObject* object) {
 
 void Builder::ExpandObject(NodeId node) {
   PyObject* object = c_.object(node);
-  if (IsOurs(object)) return;
+  if (object == skip_) return;
   const TypeInfo& info = types_.Of(Py_TYPE(object));
   c_.graph.bytes[node] += OwnBytes(object, info);
   if (info.gc) {

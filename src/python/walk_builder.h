@@ -43,7 +43,6 @@ class Builder {
   void AddModules(PyObject* modules, const std::vector<heap::Root>& frames);
   void AddModule(const char* name, PyObject* module, uint32_t late);
   void AddFrame(const LtFrame& frame);
-  bool IsOurs(PyObject* object) const;
 
   // Python objects
   void Expand(NodeId node);
@@ -90,7 +89,6 @@ class Builder {
   std::vector<StackWord> stack_;
   std::vector<Pending> pending_frames_;
   std::unordered_map<NodeId, uint32_t> frame_of_node_;
-  std::vector<PyObject*> ours_;  // dicts of lowtide's own modules: not walked into
 };
 
 }  // namespace lowtide::walk

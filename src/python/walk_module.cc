@@ -1,6 +1,8 @@
 // The extension module lowtide._walk: censuses of the process's objects. Used by lowtide._census alone.
 #include "python/walk_module.h"
 
+#include <malloc.h>
+
 #include <exception>
 #include <memory>
 #include <new>
@@ -121,6 +123,15 @@ PyObject* Layout(PyObject*, PyObject*) {
                        "meta_post_hook", l.meta_post_hook);
 }
 
+PyObject* HeapInUse(PyObject*, PyObject*) {
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
+  const struct mallinfo2 now = mallinfo2();
+  return PyLong_FromSize_t(now.uordblks + now.hblkhd);
+#else
+  return PyLong_FromLong(0);
+#endif
+}
+
 PyMethodDef kHeapMethods[] = {{"info", HeapInfo, METH_NOARGS, "Counts, bytes and seconds of this census."},
                               {nullptr, nullptr, 0, nullptr}};
 
@@ -132,6 +143,7 @@ PyType_Spec kHeapSpec = {"lowtide._walk.Heap", sizeof(HeapObject), 0,
 
 PyMethodDef kMethods[] = {
     {"learn", LearnFrom, METH_O, "learn(probes) -> None, or what could not be learnt of PyTorch's layout."},
+    {"heap_in_use", HeapInUse, METH_NOARGS, "heap_in_use() -> bytes of the C heap that are allocated; 0: cannot tell."},
     {"layout", Layout, METH_NOARGS, "layout() -> dict: the offsets learnt, 0 where not."},
     {"take", Take, METH_NOARGS, "take() -> Heap: a census of the process's objects."},
     {"compare", Compare, METH_VARARGS,

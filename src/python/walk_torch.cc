@@ -109,10 +109,14 @@ void Builder::ExpandGraphNode(uint64_t address, size_t bytes) {
   for (size_t at = g_layout.node_bytes; at + 8 <= bytes; at += 8) {
     const uint64_t word = WordAt(address, at);
     if (type.copy_slices && Alive(word, NativeClass::kAutograd)) TakeGraphNode(word, kSlotNext);
-    // A custom Function's node owns its ctx, which is a Python object.
-    const NodeId known = type.python_node ? c_.map.Find(word) : heap::kNone;
+  }
+  // A custom Function's node owns its ctx, which is a Python object; where it keeps it has changed over the versions.
+  for (size_t at = 8; type.python_node && at + 8 <= bytes; at += 8) {
+    const NodeId known = c_.map.Find(WordAt(address, at));
     if (known == heap::kNone || c_.origin[known] != Origin::kPython) continue;
-    if (c_.graph.kind[known] == Kind::kAutograd && !NativeAddress(c_, known)) AddEdge(known, kSlotContext);
+    if (c_.graph.kind[known] != Kind::kAutograd || NativeAddress(c_, known)) continue;
+    AddEdge(known, kSlotContext);
+    break;
   }
 }
 

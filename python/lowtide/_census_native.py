@@ -1,0 +1,66 @@
+"""What grows without a Python object: PyTorch's compilation units and compile caches, and memory nobody names.
+
+Each counter is read at both marks. The bytes are what the C heap grew by less what the census named; a counter that grew
+says whose they are.
+"""
+
+import sys
+
+from lowtide import _holder_lines
+
+_JIT_CALLS = {"trace", "script", "trace_module", "freeze"}
+
+
+def counters():
+    """{name: count} of native registries that only ever grow; cheap to read, and absent where not imported."""
+    found = {}
+    state = sys.modules.get("torch.jit._state")
+    try:
+        if state is not None:
+            found["torch.jit"] = len(state._python_cu.get_functions())
+        utils = sys.modules.get("torch._dynamo.utils")
+        if utils is not None:
+            found["torch.compile"] = int(utils.counters["stats"].get("unique_graphs", 0))
+    except Exception as error:
+        error.__traceback__ = None
+    return found
+
+
+def rows(before, after, heap_growth, named_bytes, steps, rank):
+    """Holder rows for registries that grew, with the bytes of the C heap that no object accounts for."""
+    left = max(0, heap_growth - named_bytes)
+    found = []
+    for name, count in after.items():
+        grown = count - before.get(name, 0)
+        if grown <= 0 or left < 64 * steps:
+            continue
+        path, line = _call(name)
+        found.append({
+            "rank": rank, "pool": "heap", "path": name,
+            "root": "native: functions that PyTorch has compiled, held by no Python object",
+            "type": f"{name} function", "retained_bytes": left, "objects": grown,
+            "bytes_per_step": round(left / steps), "growth_bytes": left, "file": path, "line": line,
+            "via_autograd": False, "autograd_nodes": 0, "code": "LT410",
+            "help": f"{name} keeps whatever it compiles until the process ends: compile once, before the loop, and use "
+                    "the result again",
+            "message": f"{grown} functions were compiled by {name} in {steps} steps; PyTorch keeps them for ever",
+        })
+        left = 0
+    if not found and left > max(heap_growth // 2, 4096 * steps):
+        found.append({
+            "rank": rank, "pool": "heap", "path": "unattributed", "root": "native: held from C or C++ only",
+            "type": "memory", "retained_bytes": left, "objects": 0, "bytes_per_step": round(left / steps),
+            "growth_bytes": left, "file": None, "line": None, "via_autograd": False, "autograd_nodes": 0, "code": "LT403",
+            "help": "no Python object, tensor or graph node holds this: look for a C or C++ extension called in the loop",
+            "message": f"the C heap grew by {left} bytes in {steps} steps that no object accounts for",
+        })
+    return found
+
+
+def _call(name):
+    if name == "torch.compile":
+        found = _holder_lines.calls(methods={"compile"})
+    else:
+        found = [f for f in _holder_lines.calls(methods=_JIT_CALLS) if "jit" in f[1].text or f[1].receiver is None]
+        found = found or _holder_lines.calls(methods=_JIT_CALLS)
+    return (found[0][0], found[0][1].line) if found else (None, None)

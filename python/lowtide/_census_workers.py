@@ -1,0 +1,90 @@
+"""Censuses inside DataLoader workers: what a dataset keeps there is invisible to the process that trains.
+
+A worker counts the batches it fetches. Where its own memory has grown, it takes two censuses some batches apart and
+leaves the rows beside those of its rank, with pool `workers`. Rates are per batch: each step takes one batch from one of
+the workers. A worker that does not grow pays two reads of /proc/self/statm.
+"""
+
+import os
+import sys
+
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_LEAST_GROWTH = 256 << 10  # bytes of private memory between two looks before a census is worth its pause
+_SPAN = 40                 # batches between the two censuses
+
+
+def install():
+    """Makes the workers that are started from now on watch themselves."""
+    from lowtide import _track
+
+    worker = sys.modules["torch.utils.data"]._utils.worker
+    if not isinstance(worker._worker_loop, _track.Marked):
+        worker._worker_loop = _track.Marked(worker._worker_loop, _begin, None)
+
+
+def _begin(*_):
+    """In the worker, before its loop: from here on each fetch of a batch is counted."""
+    from lowtide import _track
+
+    fetch = sys.modules["torch.utils.data"]._utils.fetch
+    watch = _Watch()
+    for kind in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
+        kind.fetch = _track.Marked(kind.__dict__["fetch"], None, watch.fetched)
+
+
+class _Watch:
+    def __init__(self):
+        self.batches = 0
+        self.look_at = 12
+        self.private = None
+        self.second_at = None
+        self.done = False
+
+    def fetched(self, *_):
+        self.batches += 1
+        if self.done or self.batches < (self.second_at or self.look_at):
+            return
+        if self.second_at:
+            self._second()
+        else:
+            self._look()
+
+    def _look(self):
+        private = _private_bytes()
+        grown = self.private is not None and private - self.private >= _LEAST_GROWTH
+        self.private = private
+        if not grown:
+            self.look_at = self.batches + min(200, max(12, self.batches))
+            return
+        from lowtide import _census
+
+        if _census.census.first(self.batches):
+            self.second_at = self.batches + _SPAN
+        else:
+            self.done = True
+
+    def _second(self):
+        from lowtide import _census
+
+        self.done = True
+        _census.census.second(self.batches)
+        number = _worker_number()
+        for row in _census.census.rows:
+            row["pool"] = "workers"
+            row["root"] += f", in DataLoader worker {number}"
+        _census.write(suffix=f"-worker{number}-{os.getpid()}")
+        _census.census.mark = None
+
+
+def _private_bytes():
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            fields = file.read().split()
+        return (int(fields[1]) - int(fields[2])) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _worker_number():
+    info = sys.modules["torch.utils.data"].get_worker_info()
+    return info.id if info is not None else 0
