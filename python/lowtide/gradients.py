@@ -164,6 +164,11 @@ class Gradients:
 
     def check(self):
         """Scans the gradients as they are and returns a :class:`Report`; changes nothing."""
+        report = self._check()
+        report._scan.release()
+        return report
+
+    def _check(self):
         self.step += 1
         found = scan(self.parameters)
         report = Report(found, self, self.step)
@@ -188,8 +193,9 @@ class Gradients:
     def clip(self, loss=None):
         """Checks, and scales the gradients to the limit if their norm is above it. Non-finite gradients are left as they
         are: skip the step then (``report.finite``). Shards of DTensors go through PyTorch's own clip, which knows the mesh."""
-        report = self.check()
+        report = self._check()
         if self.limit is None:
+            report._scan.release()
             return report
         if loss is not None and self.adapt:
             self.limit.feed(float(loss.detach()) if isinstance(loss, torch.Tensor) else float(loss))
@@ -199,6 +205,7 @@ class Gradients:
         elif report.finite and report.total_norm > self.limit.current:
             scale(report._scan, self.limit.current / (report.total_norm + 1e-6))
             report.clipped_to = self.limit.current
+        report._scan.release()
         return report
 
     def state_dict(self):

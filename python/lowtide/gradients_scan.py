@@ -32,6 +32,10 @@ class Scan:
         self.counts = []
         self.native = None      # (addresses, counts, types) of the float32 ones, when all were native: what a clip scales
 
+    def release(self):
+        """Lets go of the gradients; the figures stay. What keeps a report must not keep the memory."""
+        self.gradients, self.native = [], None
+
     def row(self, place):
         return self.figures[place * FIGURES:(place + 1) * FIGURES]
 

@@ -1,5 +1,6 @@
 // _guard: checkpoint files. Addresses come from tensors that the caller keeps alive for the call.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -151,6 +152,10 @@ PyObject* Read(PyObject*, PyObject* args) {
   Py_BEGIN_ALLOW_THREADS;
   auto* out = static_cast<char*>(memory);
   auto left = static_cast<size_t>(bytes);
+  if (left >= (4u << 20)) {  // fresh memory: fewer page faults; only a hint
+    const auto page = (reinterpret_cast<uintptr_t>(out) + 4095) & ~uintptr_t{4095};
+    ::madvise(reinterpret_cast<void*>(page), (left - (page - reinterpret_cast<uintptr_t>(out))) & ~size_t{4095}, MADV_HUGEPAGE);
+  }
   while (left && !error && !ended) {
     const ssize_t got = ::pread(fd, out, left < (1u << 20) ? left : 1u << 20, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
