@@ -40,7 +40,7 @@ std::optional<Phase> ParsePhase(std::string_view name) {
 
 double QuantumOf(std::string_view pool) {
   if (pool.starts_with("cpu") || pool.starts_with("cuda")) return 512;
-  if (pool.starts_with("heap")) return 64;
+  if (pool.starts_with("heap") || pool.starts_with("python")) return 64;
   if (pool.starts_with("device-other")) return 1 << 20;
   if (pool.starts_with("fds")) return 1;
   return 4096;

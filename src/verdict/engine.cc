@@ -37,7 +37,7 @@ double LookBudget(double k, int ranks) { return 0.25 * kAlpha / ranks / (k * (k 
 
 // A leak must have brought this much before it is called one: pools whose figures drift in healthy programs need more.
 double MinGrowthOf(const std::string& pool, double quantum) {
-  if (pool.starts_with("heap")) return 512 << 10;
+  if (pool.starts_with("heap") || pool.starts_with("python")) return 512 << 10;
   if (pool.starts_with("host")) return 48 << 20;
   if (pool.starts_with("workers")) return 8 << 20;
   if (pool.starts_with("fds")) return 16;
@@ -58,6 +58,32 @@ struct Growth {
   Gate gate = Gate::kNone;           // that held back the last window which chance cannot explain
   Rate rate;
 };
+
+// Readings that come at very different distances (a costly figure is read more rarely as a run goes on): blocks of equal
+// counts would give the dense part most of the weight.
+bool Uneven(std::span<const Sample> raw) {
+  if (raw.size() < 24) return false;
+  std::vector<double> gaps;
+  for (size_t i = 1; i < raw.size(); ++i) gaps.push_back(raw[i].step - raw[i - 1].step);
+  double typical = series::MedianOf(gaps), far = 0;
+  for (double gap : gaps) far += gap > 2.5 * typical ? gap : 0;
+  return far > 0.25 * (raw.back().step - raw.front().step);
+}
+
+// One block per equal span of steps that has a reading.
+std::vector<Block> EqualSpans(std::span<const Sample> raw) {
+  constexpr size_t kSpans = 64;
+  std::vector<Block> blocks;
+  double width = (raw.back().step - raw.front().step + 1) / kSpans;
+  for (size_t from = 0; from < raw.size();) {
+    double end = (std::floor((raw[from].step - raw.front().step) / width) + 1) * width + raw.front().step;
+    size_t to = from + 1;
+    while (to < raw.size() && raw[to].step < end && to - from < series::kMaxSamples) ++to;
+    blocks.push_back(series::MakeBlock(raw.subspan(from, to - from)));
+    from = to;
+  }
+  return blocks;
+}
 
 }  // namespace
 
@@ -186,6 +212,7 @@ std::vector<Block> Engine::Impl::WholeBlocks() const {
     whole_.CopyTo(blocks);
     return blocks;
   }
+  if (Uneven(raw_)) return EqualSpans(raw_);
   size_t length = raw_.size() <= 128 ? 1 : 2;
   size_t period = series::EstimatePeriod(raw_);
   if (period > 1 && raw_.size() / period >= 12) length = std::max(length, period <= 4 ? size_t{4} : period);

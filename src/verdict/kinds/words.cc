@@ -24,6 +24,7 @@ Text PoolWords(const Judgement& j) {
   else if (p.starts_with("device-other")) out = {fmt::format("memory of GPU {} outside PyTorch's allocator", device), fmt::format("GPU {} 上 PyTorch 分配器之外的显存", device)};
   else if (p == "cpu") out = {"CPU tensor memory", "CPU 张量内存"};
   else if (p == "heap") out = {"the C heap", "C 堆"};
+  else if (p == "python") out = {"Python's small objects", "Python 小对象"};
   else if (p == "host") out = {"the process's memory (RSS)", "进程内存 (RSS)"};
   else if (p == "workers") out = {"the DataLoader workers' memory", "DataLoader 子进程的内存"};
   else if (p == "shm") out = {"shared memory", "共享内存"};
