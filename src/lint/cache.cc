@@ -18,7 +18,8 @@ namespace lowtide::lint {
 namespace {
 
 constexpr char kMagic[8] = {'L', 'T', 'L', 'I', 'N', 'T', 'C', '1'};
-constexpr int64_t kSettled = 2'000'000'000;  // ns; file systems that count in seconds or two cannot tell changes nearer
+constexpr int64_t kSettled =
+    2'000'000'000;  // ns; file systems that count in seconds or two cannot tell changes nearer
 constexpr uint32_t kKeepDays = 30;
 constexpr uint64_t kMostBytes = 512u << 20;
 
@@ -58,7 +59,8 @@ std::optional<Stamp> Stamp::Of(const std::string& path) {
 
 uint64_t ContentHash(std::string_view content) { return std::hash<std::string_view>{}(content); }
 
-Cache::Cache(std::string path) : path_(std::move(path)), today_(static_cast<uint32_t>(Now() / 86'400'000'000'000)) {
+Cache::Cache(std::string path)
+    : path_(std::move(path)), today_(static_cast<uint32_t>(Now() / 86'400'000'000'000)) {
   if (!path_.empty()) Load();
 }
 
@@ -77,13 +79,15 @@ void Cache::Load() {
   if (header.entries > (bytes.size() - sizeof header) / sizeof(Entry)) return;
   std::string_view index = bytes.substr(sizeof header, header.entries * sizeof(Entry));
   if (ContentHash(index) != header.index_hash) return;
-  entries_ = reinterpret_cast<const Entry*>(index.data());  // the map is page-aligned, the header a multiple of 8
+  entries_ =
+      reinterpret_cast<const Entry*>(index.data());  // the map is page-aligned, the header a multiple of 8
   count_ = header.entries;
 }
 
 const Cache::Entry* Cache::Find(uint64_t name) const {
-  const Entry* found = std::lower_bound(entries_, entries_ + count_, name,
-                                        [](const Entry& entry, uint64_t wanted) { return entry.name < wanted; });
+  const Entry* found =
+      std::lower_bound(entries_, entries_ + count_, name,
+                       [](const Entry& entry, uint64_t wanted) { return entry.name < wanted; });
   return found != entries_ + count_ && found->name == name ? found : nullptr;
 }
 
@@ -96,7 +100,7 @@ std::string_view Cache::FactsOf(const Entry& entry) const {
 std::optional<Cache::Hit> Cache::Use(const Entry& entry) {
   std::string_view facts = FactsOf(entry);
   if (facts.size() != entry.length || ContentHash(facts) != entry.hash) return std::nullopt;
-  return Hit{facts, entry.flags};
+  return Hit{facts, entry.flags, entry.content};
 }
 
 std::optional<Cache::Hit> Cache::FindByStamp(uint64_t name, const Stamp& stamp) {
@@ -153,7 +157,8 @@ void Cache::Save() {
   for (const auto& item : all) total += item.second.size();
   for (size_t i = 0; i < count_; ++i) {
     const Entry& entry = entries_[i];
-    if (fresh_.count(entry.name) || today_ > entry.day + kKeepDays || total + entry.length > kMostBytes) continue;
+    if (fresh_.count(entry.name) || today_ > entry.day + kKeepDays || total + entry.length > kMostBytes)
+      continue;
     total += entry.length;
     all.emplace_back(entry, FactsOf(entry));
   }
@@ -172,7 +177,8 @@ void Cache::Save() {
   header.index_hash = ContentHash(index);
   try {
     std::filesystem::create_directories(std::filesystem::path(path_).parent_path());
-    WriteFileAtomically(path_, std::string(reinterpret_cast<const char*>(&header), sizeof header) + index + facts);
+    WriteFileAtomically(path_,
+                        std::string(reinterpret_cast<const char*>(&header), sizeof header) + index + facts);
   } catch (const std::exception&) {
     // A cache that cannot be written costs time, nothing else.
   }
@@ -181,8 +187,10 @@ void Cache::Save() {
 
 std::string CacheFolder(const std::string& wanted) {
   if (!wanted.empty()) return wanted;
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg == '/') return std::string(xdg) + "/lowtide";
-  if (const char* home = std::getenv("HOME"); home && *home == '/') return std::string(home) + "/.cache/lowtide";
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg == '/')
+    return std::string(xdg) + "/lowtide";
+  if (const char* home = std::getenv("HOME"); home && *home == '/')
+    return std::string(home) + "/.cache/lowtide";
   return "";
 }
 

@@ -29,8 +29,8 @@ uint64_t ContentHash(std::string_view content);
 
 // Facts of files already analysed, in one file per project:
 //   header: magic, key of this binary, number of entries, hash of the index | index, sorted by name | facts
-// An entry is found by the file's name and used when its stamp or its content's hash is the same. A damaged, cut or
-// foreign cache file is an empty cache; one written by another build too. All methods are thread-safe.
+// An entry is found by the file's name and used when its stamp or its content's hash is the same. A damaged,
+// cut or foreign cache file is an empty cache; one written by another build too. All methods are thread-safe.
 class Cache {
  public:
   // `path` empty: nothing is kept.
@@ -39,6 +39,7 @@ class Cache {
   struct Hit {
     std::string_view facts;  // valid as long as the cache
     uint32_t flags = 0;
+    uint64_t content = 0;  // hash of the file's bytes
   };
   // By stamp alone: only when the entry was written well after the file's last change.
   std::optional<Hit> FindByStamp(uint64_t name, const Stamp& stamp);
@@ -46,14 +47,15 @@ class Cache {
   std::optional<Hit> FindByContent(uint64_t name, const Stamp& stamp, uint64_t content);
   void Put(uint64_t name, const Stamp& stamp, uint64_t content, uint32_t flags, std::string facts);
 
-  // Writes what changed, together with what other runs left in the last 30 days; failure to write is no error.
+  // Writes what changed, together with what other runs left in the last 30 days; failure to write is no
+  // error.
   void Save();
 
  private:
   struct Entry {
     uint64_t name = 0, content = 0;
     Stamp stamp;
-    int64_t written = 0;  // ns: when the stamp was taken down
+    int64_t written = 0;                        // ns: when the stamp was taken down
     uint64_t offset = 0, length = 0, hash = 0;  // facts
     uint32_t flags = 0;
     uint32_t day = 0;  // of the last use
@@ -73,7 +75,8 @@ class Cache {
   const Entry* entries_ = nullptr;
   size_t count_ = 0;
   std::mutex mutex_;
-  std::unordered_map<uint64_t, std::pair<Entry, std::string>> fresh_;  // by name; empty facts: those of the old entry
+  std::unordered_map<uint64_t, std::pair<Entry, std::string>>
+      fresh_;  // by name; empty facts: those of the old entry
   uint32_t today_ = 0;
 };
 

@@ -27,7 +27,8 @@ class Reader {
   }
 
  private:
-  [[noreturn]] void Fail(const toml::source_region& where, const std::string& what, const std::string& remedy) const {
+  [[noreturn]] void Fail(const toml::source_region& where, const std::string& what,
+                         const std::string& remedy) const {
     throw Error(fmt::format("line {}: {}", where.begin.line, what), remedy, file_);
   }
 
@@ -53,7 +54,8 @@ class Reader {
     } else if (name == "baseline") {
       config_.baseline = String(name, node);
     } else {
-      Fail(key.source(), fmt::format("[tool.lowtide.lint] has no key `{}`", name), fmt::format("its keys are {}", kKeys));
+      Fail(key.source(), fmt::format("[tool.lowtide.lint] has no key `{}`", name),
+           fmt::format("its keys are {}", kKeys));
     }
   }
 
@@ -66,7 +68,8 @@ class Reader {
       }
     }
     if (!array || out.size() != array->size()) {
-      Fail(node.source(), fmt::format("`{}` must be a list of strings", name), fmt::format("write {} = [\"...\"]", name));
+      Fail(node.source(), fmt::format("`{}` must be a list of strings", name),
+           fmt::format("write {} = [\"...\"]", name));
     }
     return out;
   }
@@ -84,14 +87,17 @@ class Reader {
   std::string OneOf(const std::string& name, const toml::node& node, std::vector<std::string> allowed) const {
     std::string value = String(name, node);
     if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return value;
-    Fail(node.source(), fmt::format("`{}` cannot be \"{}\"", name, value), fmt::format("use one of {}", fmt::join(allowed, ", ")));
+    Fail(node.source(), fmt::format("`{}` cannot be \"{}\"", name, value),
+         fmt::format("use one of {}", fmt::join(allowed, ", ")));
   }
 
   void ReadPerFileIgnores(const toml::node& node) {
     const toml::table* table = node.as_table();
-    if (!table) Fail(node.source(), "`per-file-ignores` must be a table", "write \"tests/*\" = [\"LT104\"] below it");
+    if (!table)
+      Fail(node.source(), "`per-file-ignores` must be a table", "write \"tests/*\" = [\"LT104\"] below it");
     for (auto&& [pattern, codes] : *table) {
-      config_.per_file_ignores.emplace_back(std::string(pattern.str()), Strings(std::string(pattern.str()), codes));
+      config_.per_file_ignores.emplace_back(std::string(pattern.str()),
+                                            Strings(std::string(pattern.str()), codes));
     }
   }
 
@@ -107,7 +113,8 @@ std::optional<Config> ReadConfig(const std::string& file) {
   try {
     document = toml::parse(text);
   } catch (const toml::parse_error& error) {
-    throw Error(fmt::format("line {}: {}", error.source().begin.line, error.description()), "correct the TOML", file);
+    throw Error(fmt::format("line {}: {}", error.source().begin.line, error.description()),
+                "correct the TOML", file);
   }
   const toml::table* table = document["tool"]["lowtide"]["lint"].as_table();
   if (!table) return std::nullopt;
@@ -121,7 +128,8 @@ std::optional<Config> ReadConfig(const std::string& file) {
 
 const Config& ConfigFinder::For(const std::string& folder) {
   if (isolated_) return defaults_;
-  if (auto known = by_folder_.find(folder); known != by_folder_.end()) return known->second ? *known->second : defaults_;
+  if (auto known = by_folder_.find(folder); known != by_folder_.end())
+    return known->second ? *known->second : defaults_;
   std::shared_ptr<const Config> found;
   std::string file = (folder == "/" ? "" : folder) + "/pyproject.toml";
   struct stat info {};

@@ -24,12 +24,12 @@ struct Config {
   bool respect_gitignore = true;
 };
 
-// Reads one pyproject.toml (any path). nullopt: it has no [tool.lowtide.lint]. Throws Error on broken TOML, unknown
-// keys and wrong types, with the line in the message.
+// Reads one pyproject.toml (any path). nullopt: it has no [tool.lowtide.lint]. Throws Error on broken TOML,
+// unknown keys and wrong types, with the line in the message.
 std::optional<Config> ReadConfig(const std::string& file);
 
-// The nearest pyproject.toml with [tool.lowtide.lint], upwards from a folder; each file is read once. A broken one
-// counts as "all defaults", and its message is kept for the user.
+// The nearest pyproject.toml with [tool.lowtide.lint], upwards from a folder; each file is read once. A
+// broken one counts as "all defaults", and its message is kept for the user.
 class ConfigFinder {
  public:
   explicit ConfigFinder(bool isolated) : isolated_(isolated) {}

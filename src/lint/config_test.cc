@@ -14,15 +14,19 @@ class ConfigTest : public testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(root_ + "/pkg/deep"); }
   void TearDown() override { std::filesystem::remove_all(root_); }
-  void Write(const std::string& name, const std::string& text) { WriteFileAtomically(root_ + "/" + name, text); }
+  void Write(const std::string& name, const std::string& text) {
+    WriteFileAtomically(root_ + "/" + name, text);
+  }
 
   const std::string root_ = testing::TempDir() + "lowtide_config_test";
 };
 
 TEST_F(ConfigTest, ReadsEveryKey) {
   Write("pyproject.toml",
-        "[tool.lowtide.lint]\nselect = ['LT1']\nextend-select = ['LT120']\nignore = ['LT112']\nexclude = ['old']\n"
-        "extend-exclude = ['gen']\npreview = true\nfail-on = 'warning'\nbaseline = 'b.json'\nrespect-gitignore = false\n"
+        "[tool.lowtide.lint]\nselect = ['LT1']\nextend-select = ['LT120']\nignore = ['LT112']\nexclude = "
+        "['old']\n"
+        "extend-exclude = ['gen']\npreview = true\nfail-on = 'warning'\nbaseline = "
+        "'b.json'\nrespect-gitignore = false\n"
         "[tool.lowtide.lint.per-file-ignores]\n'tests/*' = ['LT104', 'LT106']\n");
   auto config = ReadConfig(root_ + "/pyproject.toml");
   ASSERT_TRUE(config);

@@ -18,11 +18,30 @@
 
 namespace lowtide::lint {
 
-const char* const kDefaultExcludes[] = {
-    ".bzr",        ".direnv",     ".eggs",        ".git",         ".git-rewrite", ".hg",       ".ipynb_checkpoints",
-    ".mypy_cache", ".nox",        ".pants.d",     ".pyenv",       ".pytest_cache", ".pytype",  ".ruff_cache",
-    ".svn",        ".tox",        ".venv",        ".vscode",      "__pycache__",  "__pypackages__", ".lowtide-cache",
-    "node_modules", "site-packages", nullptr};
+const char* const kDefaultExcludes[] = {".bzr",
+                                        ".direnv",
+                                        ".eggs",
+                                        ".git",
+                                        ".git-rewrite",
+                                        ".hg",
+                                        ".ipynb_checkpoints",
+                                        ".mypy_cache",
+                                        ".nox",
+                                        ".pants.d",
+                                        ".pyenv",
+                                        ".pytest_cache",
+                                        ".pytype",
+                                        ".ruff_cache",
+                                        ".svn",
+                                        ".tox",
+                                        ".venv",
+                                        ".vscode",
+                                        "__pycache__",
+                                        "__pypackages__",
+                                        ".lowtide-cache",
+                                        "node_modules",
+                                        "site-packages",
+                                        nullptr};
 
 namespace {
 
@@ -46,7 +65,8 @@ std::string_view Below(std::string_view path, std::string_view folder) {
   return path.starts_with("/") ? path.substr(1) : path;
 }
 
-// The .gitignore rules in force in a folder: its own, then those of the folders above, up to the repository's root.
+// The .gitignore rules in force in a folder: its own, then those of the folders above, up to the repository's
+// root.
 struct GitRules {
   std::string folder;  // absolute
   IgnoreRules rules;
@@ -112,8 +132,9 @@ class Walk {
   void Named(const std::string& path) {
     struct stat info {};
     if (::stat(path.c_str(), &info) != 0) {
-      out_.problems.push_back(
-          Error(fmt::format("cannot open: {}", std::strerror(errno)), "check the path and its permissions", path).what());
+      out_.problems.push_back(Error(fmt::format("cannot open: {}", std::strerror(errno)),
+                                    "check the path and its permissions", path)
+                                  .what());
       return;
     }
     std::string absolute = AbsolutePath(path);
@@ -133,7 +154,8 @@ class Walk {
     }
   }
 
-  // Neither the file nor a folder above it (up to the configuration's or the repository's) is excluded or ignored.
+  // Neither the file nor a folder above it (up to the configuration's or the repository's) is excluded or
+  // ignored.
   bool Wanted(const std::string& absolute, bool is_folder) {
     std::string folder = std::filesystem::path(absolute).parent_path().string();
     const Config& config = configs_.For(folder);
@@ -186,7 +208,8 @@ class Walk {
     DIR* folder = ::opendir(absolute.c_str());
     if (!folder) {
       out_.problems.push_back(Error(fmt::format("cannot read the folder: {}", std::strerror(errno)),
-                                    "check its permissions", shown).what());
+                                    "check its permissions", shown)
+                                  .what());
       return;
     }
     std::vector<std::pair<std::string, bool>> entries;  // name, is a folder
@@ -205,16 +228,20 @@ class Walk {
     const Config& config = configs_.For(absolute);
     bool gitignore = options_.respect_gitignore && config.respect_gitignore;
     if (gitignore) rules = EnterFolder(rules, absolute);
-    for (const auto& [name, is_folder] : entries) Entry(Join(shown, name), Join(absolute, name), is_folder, config, gitignore ? rules : nullptr);
+    for (const auto& [name, is_folder] : entries)
+      Entry(Join(shown, name), Join(absolute, name), is_folder, config, gitignore ? rules : nullptr);
   }
 
-  void Entry(const std::string& shown, const std::string& absolute, bool is_folder, const Config& config, const GitRulesPtr& rules) {
+  void Entry(const std::string& shown, const std::string& absolute, bool is_folder, const Config& config,
+             const GitRulesPtr& rules) {
     if (Excluded(config, absolute, is_folder)) return;
     if (rules && rules->Ignores(absolute, is_folder)) return;
     if (is_folder) return Folder(shown, absolute, rules);
     struct stat info {};
     if (::stat(absolute.c_str(), &info) != 0) {
-      if (errno != ENOENT && errno != ELOOP) out_.problems.push_back(Error(fmt::format("cannot open: {}", std::strerror(errno)), "", shown).what());
+      if (errno != ENOENT && errno != ELOOP)
+        out_.problems.push_back(
+            Error(fmt::format("cannot open: {}", std::strerror(errno)), "", shown).what());
       return;  // a link to nowhere, or to a folder of that name
     }
     if (S_ISREG(info.st_mode)) Add(shown, absolute);
@@ -230,11 +257,13 @@ class Walk {
 
 }  // namespace
 
-Discovered Discover(const std::vector<std::string>& paths, const DiscoverOptions& options, ConfigFinder& configs) {
+Discovered Discover(const std::vector<std::string>& paths, const DiscoverOptions& options,
+                    ConfigFinder& configs) {
   Discovered out;
   Walk walk(options, configs, out);
   for (const auto& path : paths) walk.Named(path);
-  std::sort(out.targets.begin(), out.targets.end(), [](const Target& a, const Target& b) { return a.path < b.path; });
+  std::sort(out.targets.begin(), out.targets.end(),
+            [](const Target& a, const Target& b) { return a.path < b.path; });
   return out;
 }
 

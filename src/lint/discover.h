@@ -9,7 +9,7 @@ namespace lowtide::lint {
 
 // A file to check.
 struct Target {
-  std::string path;    // as shown to the user: relative to where the user is, or as it was named
+  std::string path;  // as shown to the user: relative to where the user is, or as it was named
   std::string absolute;
   const Config* config = nullptr;  // lives as long as the ConfigFinder
 };
@@ -18,7 +18,7 @@ struct DiscoverOptions {
   std::vector<std::string> exclude;         // --exclude: replaces the configured ones
   std::vector<std::string> extend_exclude;  // --extend-exclude: on top of them
   bool has_exclude = false;
-  bool force_exclude = false;      // excludes hold for files that are named one by one, too (pre-commit)
+  bool force_exclude = false;  // excludes hold for files that are named one by one, too (pre-commit)
   bool respect_gitignore = true;
 };
 
@@ -32,10 +32,11 @@ struct Discovered {
 // `build`, `dist` and `venv` are left out too, unless they are Python packages.
 extern const char* const kDefaultExcludes[];  // ends with nullptr
 
-// *.py, *.pyw and *.ipynb below the folders in `paths`, and the files in `paths` whatever their names. Follows links to
-// files, not to folders (a link cannot make it loop). Honours .gitignore files from the repository's root downwards
-// and .git/info/exclude.
-Discovered Discover(const std::vector<std::string>& paths, const DiscoverOptions& options, ConfigFinder& configs);
+// *.py, *.pyw and *.ipynb below the folders in `paths`, and the files in `paths` whatever their names.
+// Follows links to files, not to folders (a link cannot make it loop). Honours .gitignore files from the
+// repository's root downwards and .git/info/exclude.
+Discovered Discover(const std::vector<std::string>& paths, const DiscoverOptions& options,
+                    ConfigFinder& configs);
 
 // Whether one file may be checked (stdin with a file name, an editor's file): not excluded, not ignored.
 bool IsWanted(const std::string& absolute, const DiscoverOptions& options, ConfigFinder& configs);

@@ -25,7 +25,7 @@
 namespace lowtide::lint {
 namespace {
 
-constexpr uint32_t kHasDirectives = 1;     // a cache entry's flags
+constexpr uint32_t kHasDirectives = 1;          // a cache entry's flags
 constexpr uint64_t kNotebookBytes = 256 << 20;  // notebooks carry images
 
 // One file on its way through the two phases.
@@ -38,17 +38,18 @@ struct Work {
   ModuleFacts facts;
   FileReport report;
   std::string problem;
-  size_t suppressed = 0;
+  size_t suppressed = 0, withdrawn = 0;
 };
 
 bool IsNotebook(const std::string& path) { return path.ends_with(".ipynb"); }
 
-// The folder that names in fingerprints and caches are relative to: the nearest one upwards from here that holds a
-// repository or a pyproject.toml, else the current one.
+// The folder that names in fingerprints and caches are relative to: the nearest one upwards from here that
+// holds a repository or a pyproject.toml, else the current one.
 std::string ProjectRoot() {
   std::string here = AbsolutePath(".");
   for (std::filesystem::path at = here; at != at.root_path(); at = at.parent_path()) {
-    if (::access((at / ".git").c_str(), F_OK) == 0 || ::access((at / "pyproject.toml").c_str(), F_OK) == 0) return at.string();
+    if (::access((at / ".git").c_str(), F_OK) == 0 || ::access((at / "pyproject.toml").c_str(), F_OK) == 0)
+      return at.string();
   }
   return here;
 }
@@ -56,7 +57,11 @@ std::string ProjectRoot() {
 class Driver {
  public:
   explicit Driver(const DriverOptions& options)
-      : options_(options), configs_(options.isolated), jobs_(Jobs(options.jobs)), root_(ProjectRoot()), cache_(CacheFile()) {}
+      : options_(options),
+        configs_(options.isolated),
+        jobs_(Jobs(options.jobs)),
+        root_(ProjectRoot()),
+        cache_(CacheFile()) {}
 
   Report Run() {
     line_ = ChoiceOf(options_);  // throws for an unknown code
@@ -103,7 +108,8 @@ class Driver {
     out_.notes = std::move(found.notes);
     if (standard_input) AddStandardInput();
     std::string first = !paths.empty() && work_.empty() ? AbsolutePath(paths[0]) : "";
-    const Config* nearest = !work_.empty() ? work_[0].target.config : &configs_.For(first.empty() ? AbsolutePath(".") : first);
+    const Config* nearest =
+        !work_.empty() ? work_[0].target.config : &configs_.For(first.empty() ? AbsolutePath(".") : first);
     out_.fail_on = nearest->fail_on;
     baseline_ = options_.baseline;
     if (baseline_.empty() && options_.write_baseline.empty() && nearest->baseline) {
@@ -118,7 +124,9 @@ class Driver {
     work.target.path = options_.stdin_filename.empty() ? "-" : options_.stdin_filename;
     work.target.absolute = AbsolutePath(options_.stdin_filename.empty() ? "stdin" : options_.stdin_filename);
     work.target.config = &configs_.For(std::filesystem::path(work.target.absolute).parent_path().string());
-    if (!options_.stdin_filename.empty() && options_.discover.force_exclude && !IsWanted(work.target.absolute, options_.discover, configs_)) return;
+    if (!options_.stdin_filename.empty() && options_.discover.force_exclude &&
+        !IsWanted(work.target.absolute, options_.discover, configs_))
+      return;
     work_.push_back(std::move(work));
   }
 
@@ -173,30 +181,37 @@ class Driver {
     if (!facts) return false;
     work.facts = std::move(*facts);
     work.has_directives = hit.flags & kHasDirectives;
+    work.content = hit.content;
     work.cached = true;
     return true;
   }
 
-  std::vector<Diagnostic> DiagnoseWork(const Work& work, std::string_view source, const ModuleFacts& facts, size_t& suppressed) const {
+  std::vector<Diagnostic> DiagnoseWork(const Work& work, std::string_view source, const ModuleFacts& facts,
+                                       size_t& suppressed) const {
     return Diagnose(source, facts, index_, work.selection, options_.respect_noqa, suppressed);
   }
 
   void Check(Work& work) {
-    if (work.is_stdin && options_.fixing == DriverOptions::Fixing::kWrite) work.report.fixed_text = work.stored;
+    if (work.is_stdin && options_.fixing == DriverOptions::Fixing::kWrite)
+      work.report.fixed_text = work.stored;
     if (!work.has_directives) {
       if (Resolve(work.facts, index_, work.selection.rules).empty()) return;
     }
     std::string stored = work.is_stdin ? std::move(work.stored) : ReadFile(work.target.absolute);
     std::string source = SourceOf(work.target.path, stored);
-    // Cached facts, or a file that changed since it was read: what is shown must belong to what was judged.
-    if (!work.is_stdin && !work.cached && ContentHash(stored) != work.content) work.facts = Analyze({work.target.path, source});
+    // A file that changed since it was read: what is shown must belong to what was judged.
+    if (!work.is_stdin && ContentHash(stored) != work.content)
+      work.facts = Analyze({work.target.path, source});
     std::vector<Diagnostic> found = DiagnoseWork(work, source, work.facts, work.suppressed);
     if (options_.fixing != DriverOptions::Fixing::kNone) found = Fix(work, stored, source, std::move(found));
     Place(work, stored, source, std::move(found));
   }
 
-  std::vector<Diagnostic> Fix(Work& work, std::string& stored, std::string& source, std::vector<Diagnostic> found) {
-    bool any = std::any_of(found.begin(), found.end(), [&](const Diagnostic& one) { return one.fix && (one.fix->safe || options_.unsafe_fixes); });
+  std::vector<Diagnostic> Fix(Work& work, std::string& stored, std::string& source,
+                              std::vector<Diagnostic> found) {
+    bool any = std::any_of(found.begin(), found.end(), [&](const Diagnostic& one) {
+      return one.fix && (one.fix->safe || options_.unsafe_fixes);
+    });
     if (!any) return found;
     bool notebook = IsNotebook(work.target.path);
     std::vector<Diagnostic> left = std::move(found);
@@ -221,6 +236,7 @@ class Driver {
     Fixing fixing{stored, source};
     FixAll(fixing, rules);
     work.report.fixed = fixing.fixed;
+    work.withdrawn = fixing.withdrawn;
     if (options_.fixing == DriverOptions::Fixing::kDiff) {
       work.report.diff = UnifiedDiff(stored, fixing.stored, work.target.path);
     } else if (work.is_stdin) {
@@ -234,7 +250,8 @@ class Driver {
     return DiagnoseWork(work, source, Analyze({work.target.path, source}), ignored);
   }
 
-  static void Place(Work& work, const std::string& stored, std::string& source, std::vector<Diagnostic> found) {
+  static void Place(Work& work, const std::string& stored, std::string& source,
+                    std::vector<Diagnostic> found) {
     std::optional<Notebook> notebook;
     if (!found.empty() && IsNotebook(work.target.path)) notebook.emplace(stored);
     for (Diagnostic& one : found) {
@@ -259,15 +276,22 @@ class Driver {
       out_.cached += work.cached;
       out_.suppressed += work.suppressed;
       out_.fixed += work.report.fixed;
+      if (work.withdrawn) {
+        out_.notes.push_back(
+            fmt::format("{}: {} fix(es) not carried out: the file would not have been Python after",
+                        work.target.path, work.withdrawn));
+      }
       FileReport& report = work.report;
       if (report.items.empty() && !report.fixed && report.diff.empty() && report.fixed_text.empty()) continue;
       report.path = work.target.path;
       report.absolute = work.target.absolute;
       out_.files.push_back(std::move(report));
     }
-    std::sort(out_.files.begin(), out_.files.end(), [](const FileReport& a, const FileReport& b) { return a.path < b.path; });
+    std::sort(out_.files.begin(), out_.files.end(),
+              [](const FileReport& a, const FileReport& b) { return a.path < b.path; });
     Fingerprint(out_.files, root_);
-    if (!options_.write_baseline.empty()) WriteFileAtomically(options_.write_baseline, WriteBaseline(out_.files));
+    if (!options_.write_baseline.empty())
+      WriteFileAtomically(options_.write_baseline, WriteBaseline(out_.files));
     if (!baseline_.empty()) TakeBaselineOut();
     for (const FileReport& file : out_.files) {
       for (const Located& item : file.items) {
@@ -279,7 +303,8 @@ class Driver {
   void TakeBaselineOut() {
     std::set<std::string> known = ReadBaseline(baseline_);
     for (FileReport& file : out_.files) {
-      out_.in_baseline += std::erase_if(file.items, [&](const Located& item) { return known.count(item.fingerprint) > 0; });
+      out_.in_baseline +=
+          std::erase_if(file.items, [&](const Located& item) { return known.count(item.fingerprint) > 0; });
     }
   }
 

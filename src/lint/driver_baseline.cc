@@ -39,7 +39,8 @@ std::set<std::string> ReadBaseline(const std::string& path) {
   if (!document.is_object() || !document.contains("lint_baseline") || !document["lint_baseline"].is_array()) {
     throw Error("is no baseline: it has no list `lint_baseline`", remedy, path);
   }
-  if (!document.contains("schema") || document["schema"] != 1) throw Error("is a baseline of another version", remedy, path);
+  if (!document.contains("schema") || document["schema"] != 1)
+    throw Error("is a baseline of another version", remedy, path);
   std::set<std::string> known;
   for (const auto& item : document["lint_baseline"]) {
     if (!item.is_object() || !item.contains("fingerprint") || !item["fingerprint"].is_string()) {
@@ -55,8 +56,12 @@ std::string WriteBaseline(const std::vector<FileReport>& files) {
   for (const FileReport& file : files) {
     for (const Located& item : file.items) {
       JsonWriter json;
-      json.BeginObject().Field("code", item.diagnostic.code).Field("file", ShownPath(file, item)).Field("line", item.line)
-          .Field("fingerprint", item.fingerprint).EndObject();
+      json.BeginObject()
+          .Field("code", item.diagnostic.code)
+          .Field("file", ShownPath(file, item))
+          .Field("line", item.line)
+          .Field("fingerprint", item.fingerprint)
+          .EndObject();
       lines.push_back(json.Take());
     }
   }
@@ -73,7 +78,8 @@ void Fingerprint(std::vector<FileReport>& files, const std::string& root) {
     for (Located& item : file.items) {
       size_t line = std::min<size_t>(item.diagnostic.line, starts.size());
       size_t end = line < starts.size() ? starts[line] : file.text.size();
-      std::string text = WithoutBlanks(std::string_view(file.text).substr(starts[line - 1], end - starts[line - 1]));
+      std::string text =
+          WithoutBlanks(std::string_view(file.text).substr(starts[line - 1], end - starts[line - 1]));
       int nth = ++seen[item.diagnostic.code + text];
       item.fingerprint = finding::Fingerprint(item.diagnostic.code, {name, text, fmt::format("{}", nth)});
     }

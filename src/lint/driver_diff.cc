@@ -38,8 +38,12 @@ void Myers(const Lines& a, const Lines& b, size_t head, int n, int m, Marks& mar
   std::vector<std::vector<int>> trace;
   std::vector<int> furthest(2 * static_cast<size_t>(kMostDifferences) + 3, 0);
   const int middle = kMostDifferences + 1;
-  auto same = [&](int x, int y) { return a[head + static_cast<size_t>(x)] == b[head + static_cast<size_t>(y)]; };
-  auto goes_down = [&](const std::vector<int>& v, int d, int k) { return k == -d || (k != d && v[middle + k - 1] < v[middle + k + 1]); };
+  auto same = [&](int x, int y) {
+    return a[head + static_cast<size_t>(x)] == b[head + static_cast<size_t>(y)];
+  };
+  auto goes_down = [&](const std::vector<int>& v, int d, int k) {
+    return k == -d || (k != d && v[middle + k - 1] < v[middle + k + 1]);
+  };
   int found = -1;
   for (int d = 0; d <= kMostDifferences && found < 0; ++d) {
     trace.emplace_back(furthest.begin() + middle - d - 1, furthest.begin() + middle + d + 2);
@@ -63,7 +67,8 @@ void Myers(const Lines& a, const Lines& b, size_t head, int n, int m, Marks& mar
     bool down = k == -d || (k != d && at(k - 1) < at(k + 1));
     int from_x = d == 0 ? 0 : down ? at(k + 1) : at(k - 1);
     int from_y = d == 0 ? 0 : from_x - (down ? k + 1 : k - 1);
-    while (x > from_x && y > from_y && (d == 0 || (x > (down ? from_x : from_x + 1) || y > (down ? from_y + 1 : from_y)))) {
+    while (x > from_x && y > from_y &&
+           (d == 0 || (x > (down ? from_x : from_x + 1) || y > (down ? from_y + 1 : from_y)))) {
       --x, --y;
       MarkRange(marks, head + static_cast<size_t>(x), head + static_cast<size_t>(y), 1);
     }
@@ -91,7 +96,8 @@ std::string UnifiedDiff(std::string_view before, std::string_view after, const s
   Marks marks{std::vector<bool>(a.size()), std::vector<bool>(b.size())};
   MarkRange(marks, 0, 0, head);
   MarkRange(marks, a.size() - tail, b.size() - tail, tail);
-  Myers(a, b, head, static_cast<int>(a.size() - head - tail), static_cast<int>(b.size() - head - tail), marks);
+  Myers(a, b, head, static_cast<int>(a.size() - head - tail), static_cast<int>(b.size() - head - tail),
+        marks);
 
   std::string out = fmt::format("--- {0}\n+++ {0}\n", path);
   size_t i = 0, j = 0;
@@ -108,7 +114,9 @@ std::string UnifiedDiff(std::string_view before, std::string_view after, const s
         AppendLine(body, '+', b[j++]);
       } else {
         size_t more = 0;  // kept lines up to the next change
-        while (i + more < a.size() && j + more < b.size() && marks.kept_before[i + more] && marks.kept_after[j + more]) ++more;
+        while (i + more < a.size() && j + more < b.size() && marks.kept_before[i + more] &&
+               marks.kept_after[j + more])
+          ++more;
         bool end = i + more == a.size() && j + more == b.size();
         size_t take = end || more > 2 * kContext ? std::min(kContext, more) : more;
         for (size_t c = 0; c < take; ++c, ++i, ++j) AppendLine(body, ' ', a[i]);

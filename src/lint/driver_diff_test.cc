@@ -15,7 +15,8 @@ TEST(Diff, OneHunk) {
   EXPECT_EQ(UnifiedDiff("a\nb\nc\nd\ne\nf\n", "a\nb\nc\nD\ne\nf\n", "x.py"),
             "--- x.py\n+++ x.py\n@@ -1,6 +1,6 @@\n a\n b\n c\n-d\n+D\n e\n f\n");
   EXPECT_EQ(UnifiedDiff("a\n", "a\n", "x.py"), "");
-  EXPECT_EQ(UnifiedDiff("a", "a\n", "x.py"), "--- x.py\n+++ x.py\n@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n");
+  EXPECT_EQ(UnifiedDiff("a", "a\n", "x.py"),
+            "--- x.py\n+++ x.py\n@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n");
   EXPECT_EQ(UnifiedDiff("", "a\n", "x.py"), "--- x.py\n+++ x.py\n@@ -0,0 +1 @@\n+a\n");
 }
 
@@ -52,7 +53,8 @@ TEST(Diff, PatchAgrees) {
     if (round % 3 == 0 && !after.empty()) after.pop_back();
     WriteFileAtomically(file, before);
     WriteFileAtomically(file + ".diff", UnifiedDiff(before, after, "lowtide_diff.txt"));
-    std::string command = "cd " + testing::TempDir() + " && patch -s -f lowtide_diff.txt lowtide_diff.txt.diff > /dev/null";
+    std::string command =
+        "cd " + testing::TempDir() + " && patch -s -f lowtide_diff.txt lowtide_diff.txt.diff > /dev/null";
     ASSERT_EQ(before == after ? 0 : std::system(command.c_str()), 0) << UnifiedDiff(before, after, "x");
     ASSERT_EQ(ReadFile(file), after);
   }

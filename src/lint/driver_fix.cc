@@ -87,8 +87,8 @@ bool Try(Fixing& fixing, const FixRules& rules, const std::vector<const Diagnost
   return true;
 }
 
-// Finds the bad ones by halves. The later half goes first, so that offsets in the earlier one stay right; a fix that
-// reaches behind `limit`, where the text has changed already, waits for the next round.
+// Finds the bad ones by halves. The later half goes first, so that offsets in the earlier one stay right; a
+// fix that reaches behind `limit`, where the text has changed already, waits for the next round.
 void TryHalves(Fixing& fixing, const FixRules& rules, std::vector<const Diagnostic*> chosen, uint32_t& limit,
                std::vector<const Diagnostic*>& bad) {
   std::erase_if(chosen, [&](const Diagnostic* one) { return one->fix->edits.back().end > limit; });
@@ -122,7 +122,8 @@ size_t SyntaxErrors(std::string_view text) {
   std::unique_ptr<TSParser, decltype(&ts_parser_delete)> parser(ts_parser_new(), ts_parser_delete);
   ts_parser_set_language(parser.get(), tree_sitter_python());
   std::unique_ptr<TSTree, decltype(&ts_tree_delete)> tree(
-      ts_parser_parse_string(parser.get(), nullptr, text.data(), static_cast<uint32_t>(text.size())), ts_tree_delete);
+      ts_parser_parse_string(parser.get(), nullptr, text.data(), static_cast<uint32_t>(text.size())),
+      ts_tree_delete);
   if (!tree) return SIZE_MAX;
   size_t errors = 0;
   TSTreeCursor cursor = ts_tree_cursor_new(ts_tree_root_node(tree.get()));
@@ -131,7 +132,8 @@ size_t SyntaxErrors(std::string_view text) {
     bool is_error = ts_node_is_missing(node) || ts_node_symbol(node) == static_cast<TSSymbol>(-1);
     errors += is_error ? 1 + (ts_node_end_byte(node) - ts_node_start_byte(node)) : 0;
     if (!is_error && ts_node_has_error(node) && ts_tree_cursor_goto_first_child(&cursor)) continue;
-    while ((more = ts_tree_cursor_goto_next_sibling(&cursor)) == false && ts_tree_cursor_goto_parent(&cursor)) {
+    while ((more = ts_tree_cursor_goto_next_sibling(&cursor)) == false &&
+           ts_tree_cursor_goto_parent(&cursor)) {
     }
   }
   ts_tree_cursor_delete(&cursor);
@@ -145,7 +147,8 @@ void FixAll(Fixing& fixing, const FixRules& rules) {
     Round round;
     for (const Diagnostic& diagnostic : diagnostics) {
       if (!diagnostic.fix || !(diagnostic.fix->safe || rules.unsafe)) continue;
-      if (!Fits(*diagnostic.fix, fixing.source.size()) || withdrawn.count(Name(diagnostic, fixing.source))) continue;
+      if (!Fits(*diagnostic.fix, fixing.source.size()) || withdrawn.count(Name(diagnostic, fixing.source)))
+        continue;
       round.Add(diagnostic);
     }
     if (round.chosen.empty()) break;
@@ -162,8 +165,10 @@ void ReplaceFile(const std::string& path, std::string_view old, std::string_view
   std::error_code error;
   std::string real = std::filesystem::canonical(path, error).string();
   if (error) throw Error("cannot fix: " + error.message(), "check the path", path);
-  if (::access(real.c_str(), W_OK) != 0) throw Error("cannot fix: the file is read-only", "allow writing, or use --diff", path);
-  if (ReadFile(real) != old) throw Error("not fixed: the file changed while it was checked", "run it again", path);
+  if (::access(real.c_str(), W_OK) != 0)
+    throw Error("cannot fix: the file is read-only", "allow writing, or use --diff", path);
+  if (ReadFile(real) != old)
+    throw Error("not fixed: the file changed while it was checked", "run it again", path);
   struct stat info {};
   bool known = ::stat(real.c_str(), &info) == 0;
   WriteFileAtomically(real, content);

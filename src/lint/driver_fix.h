@@ -25,8 +25,9 @@ struct FixRules {
   std::function<bool(Fixing& fixing, const std::vector<Edit>& edits)> apply;
 };
 
-// Applies fixes until none is left: per round those that do not overlap, in order of position. A fix after which the
-// source has more syntax errors than before is withdrawn. At most 20 rounds. Outside the edits no byte changes.
+// Applies fixes until none is left: per round those that do not overlap, in order of position. A fix after
+// which the source has more syntax errors than before is withdrawn. At most 20 rounds. Outside the edits no
+// byte changes.
 void FixAll(Fixing& fixing, const FixRules& rules);
 
 // `text` with sorted edits that do not overlap carried out.
@@ -35,8 +36,8 @@ std::string ApplyEdits(std::string_view text, const std::vector<Edit>& edits);
 // The number of places where `text` is not Python; comparable between two versions of a file.
 size_t SyntaxErrors(std::string_view text);
 
-// Replaces the file behind `path` (through links, its permissions kept) unless it is no longer what was read, `old`.
-// Throws Error.
+// Replaces the file behind `path` (through links, its permissions kept) unless it is no longer what was read,
+// `old`. Throws Error.
 void ReplaceFile(const std::string& path, std::string_view old, std::string_view content);
 
 }  // namespace lowtide::lint

@@ -23,8 +23,10 @@ FixRules Replacing(std::vector<std::pair<std::string, std::string>> pairs, bool 
   rules.check = [=](std::string_view source) {
     std::vector<Diagnostic> out;
     for (const auto& [from, to] : pairs) {
-      for (size_t at = source.find(from); at != std::string_view::npos; at = source.find(from, at + from.size())) {
-        out.push_back(With(from, {{static_cast<uint32_t>(at), static_cast<uint32_t>(at + from.size()), to}}, safe));
+      for (size_t at = source.find(from); at != std::string_view::npos;
+           at = source.find(from, at + from.size())) {
+        out.push_back(
+            With(from, {{static_cast<uint32_t>(at), static_cast<uint32_t>(at + from.size()), to}}, safe));
       }
     }
     return out;
@@ -87,7 +89,8 @@ TEST(Fix, UnsafeOnesNeedPermission) {
 TEST(Fix, EditsOutsideTheTextAreLeftAlone) {
   FixRules rules = Replacing({});
   rules.check = [](std::string_view) {
-    return std::vector<Diagnostic>{With("A", {{5, 900, "x"}}), With("B", {{3, 1, "x"}}), With("C", {}), With("D", {{2, 3, ""}, {0, 1, ""}})};
+    return std::vector<Diagnostic>{With("A", {{5, 900, "x"}}), With("B", {{3, 1, "x"}}), With("C", {}),
+                                   With("D", {{2, 3, ""}, {0, 1, ""}})};
   };
   EXPECT_EQ(Fixed("abcdef\n", rules).source, "abcdef\n");
 }
@@ -96,7 +99,8 @@ TEST(Fix, SharedEditsAreMadeOnce) {
   FixRules rules = Replacing({});
   rules.check = [](std::string_view source) {
     if (source.starts_with("import")) return std::vector<Diagnostic>{};
-    return std::vector<Diagnostic>{With("A", {{0, 0, "import x\n"}, {0, 1, "x.a"}}), With("B", {{0, 0, "import x\n"}, {4, 5, "x.b"}})};
+    return std::vector<Diagnostic>{With("A", {{0, 0, "import x\n"}, {0, 1, "x.a"}}),
+                                   With("B", {{0, 0, "import x\n"}, {4, 5, "x.b"}})};
   };
   EXPECT_EQ(Fixed("a + b\n", rules).source, "import x\nx.a + x.b\n");
 }

@@ -27,7 +27,8 @@ bool Matches(const std::string& selector, const std::string& code) {
 int Specificity(const std::vector<std::string>& selectors, const std::string& code) {
   int best = -1;
   for (const auto& selector : selectors) {
-    if (Matches(selector, code)) best = std::max(best, selector == "ALL" ? 0 : static_cast<int>(selector.size()));
+    if (Matches(selector, code))
+      best = std::max(best, selector == "ALL" ? 0 : static_cast<int>(selector.size()));
   }
   return best;
 }
@@ -48,7 +49,9 @@ bool Selection::Has(const std::string& code) const {
 
 void CheckSelector(const std::string& selector) {
   auto codes = AllCodes();
-  if (std::any_of(codes.begin(), codes.end(), [&](const std::string& code) { return Matches(selector, code); })) return;
+  if (std::any_of(codes.begin(), codes.end(),
+                  [&](const std::string& code) { return Matches(selector, code); }))
+    return;
   throw Error(fmt::format("there is no rule `{}`", selector),
               "use a code (LT101), a prefix (LT1) or ALL; `lowtide explain` lists the codes");
 }
@@ -79,7 +82,8 @@ Selection Select(const std::vector<Choice>& layers, bool preview) {
   return out;
 }
 
-Selection ForFile(const Selection& selection, const std::vector<std::pair<std::string, std::vector<std::string>>>& ignores,
+Selection ForFile(const Selection& selection,
+                  const std::vector<std::pair<std::string, std::vector<std::string>>>& ignores,
                   const std::string& relative) {
   Selection out = selection;
   for (const auto& [pattern, selectors] : ignores) {
@@ -87,15 +91,18 @@ Selection ForFile(const Selection& selection, const std::vector<std::pair<std::s
     IgnoreRules rule;
     rule.Add(negated ? pattern.substr(1) : pattern);
     bool matches = false;  // the file itself, or a folder above it
-    for (size_t at = relative.find('/'); !matches && at != std::string::npos; at = relative.find('/', at + 1)) {
+    for (size_t at = relative.find('/'); !matches && at != std::string::npos;
+         at = relative.find('/', at + 1)) {
       matches = rule.Of(std::string_view(relative).substr(0, at), true) == IgnoreRules::Match::kIgnore;
     }
     matches = matches || rule.Of(relative, false) == IgnoreRules::Match::kIgnore;
     if (matches == negated) continue;
     for (const std::string& code : AllCodes()) {
       if (Specificity(selectors, code) < 0) continue;
-      if (code == kUnusedSuppression) out.unused_suppressions = false;
-      else out.rules.Remove(code);
+      if (code == kUnusedSuppression)
+        out.unused_suppressions = false;
+      else
+        out.rules.Remove(code);
     }
   }
   return out;
@@ -117,7 +124,9 @@ Selection SelectFor(const Config& config, const LineChoice& line, const std::str
   }
   Choice configured{config.select, config.extend_select, config.ignore};
   Selection out = Select({configured, line.choice}, line.preview.value_or(config.preview.value_or(false)));
-  auto below = [&](const std::string& folder) { return std::filesystem::path(absolute).lexically_relative(folder).string(); };
+  auto below = [&](const std::string& folder) {
+    return std::filesystem::path(absolute).lexically_relative(folder).string();
+  };
   if (!config.per_file_ignores.empty()) out = ForFile(out, config.per_file_ignores, below(config.folder));
   if (!line.per_file_ignores.empty()) out = ForFile(out, line.per_file_ignores, below(AbsolutePath(".")));
   return out;

@@ -25,13 +25,14 @@ struct Choice {
   std::vector<std::string> extend_select, ignore;
 };
 
-// What the layers choose. A layer's `select` starts afresh; `extend_select` adds, `ignore` takes away, and of two
-// selectors the more specific one wins (LT101 over LT10 over LT1 over ALL), `ignore` between equals.
+// What the layers choose. A layer's `select` starts afresh; `extend_select` adds, `ignore` takes away, and of
+// two selectors the more specific one wins (LT101 over LT10 over LT1 over ALL), `ignore` between equals.
 // Throws Error for a selector that names nothing.
 Selection Select(const std::vector<Choice>& layers, bool preview);
 
 // `selection` less what `per_file_ignores` (pattern -> selectors) takes away for the file at `relative`.
-Selection ForFile(const Selection& selection, const std::vector<std::pair<std::string, std::vector<std::string>>>& ignores,
+Selection ForFile(const Selection& selection,
+                  const std::vector<std::pair<std::string, std::vector<std::string>>>& ignores,
                   const std::string& relative);
 
 // Throws Error unless `selector` is ALL, a code or a prefix of one.
@@ -41,7 +42,8 @@ void CheckSelector(const std::string& selector);
 struct LineChoice {
   Choice choice;
   std::optional<bool> preview;
-  std::vector<std::pair<std::string, std::vector<std::string>>> per_file_ignores;  // relative to the current folder
+  std::vector<std::pair<std::string, std::vector<std::string>>>
+      per_file_ignores;  // relative to the current folder
 };
 
 // Throws Error for unknown codes.

@@ -45,7 +45,9 @@ TEST(Select, UnknownCodesAreErrors) {
 
 TEST(Select, PerFileIgnores) {
   Selection all = Select({{Strings{"ALL"}, {}, {}}}, false);
-  auto has = [&](const char* pattern, const char* path) { return ForFile(all, {{pattern, {"LT101"}}}, path).Has("LT101"); };
+  auto has = [&](const char* pattern, const char* path) {
+    return ForFile(all, {{pattern, {"LT101"}}}, path).Has("LT101");
+  };
   EXPECT_FALSE(has("tests/*", "tests/a.py"));
   EXPECT_FALSE(has("tests", "tests/deep/a.py"));
   EXPECT_TRUE(has("tests/*", "src/tests.py"));

@@ -891,10 +891,7 @@ Value Executor::EvalCall(NodeId id) {
   if (in_file < 0 && camel && !(function.flags & kInstance)) return Constructor(id, name);
   if (in_file < 0 && !receiver && m_.FindClass(name) >= 0) return Constructor(id, name);
   // create_model(...), get_network(...): makes a model, does not run one.
-  bool builds = Hints(name) & kHintModel && !(function.flags & kInstance) && !Known(m_.Path(callee)) &&
-                HasHint(text, {"create", "build", "get_", "make", "init", "load", "setup", "import", "restore", "prepare", "wrap", "convert",
-                               "define", "select", "instantiate", "_cls", "class", "register", "from_", "save", "set_", "add_", "parse",
-                               "update", "reset", "freeze", "check", "compile", "export", "delete", "list", "print", "log", "count", "copy"});
+  bool builds = Hints(name) & kHintModel && !(function.flags & kInstance) && !Known(m_.Path(callee)) && IsBuilderName(text);
   if (builds && in_file < 0) return Value{kModel, 0, 0};
   // Frozen or momentum copies give no graph of their own.
   Atom path = m_.Path(callee);

@@ -44,6 +44,13 @@ uint8_t HintsOf(std::string_view name) {
   return hints;
 }
 
+bool IsBuilderName(std::string_view name) {
+  return HasHint(name, {"create", "build", "get_", "make", "init", "load", "setup", "import", "restore", "prepare", "wrap", "convert", "define",
+                        "select", "instantiate", "_cls", "class", "register", "from_", "save", "set_", "add_", "parse", "update", "reset",
+                        "freeze", "check", "compile", "export", "delete", "list", "print", "log", "count", "copy", "change", "reparam",
+                        "replace", "quantize", "fuse", "merge", "convert", "download"});
+}
+
 Flow::Flow(const Module& module) : module_(module), values_(module.size()), deps_(1), functions_(module.functions().size()) {
   if (module.empty()) return;
   FindNoGradNames();

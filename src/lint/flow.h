@@ -83,5 +83,6 @@ class Flow {
 // Names as people choose them.
 enum NameHint : uint8_t { kHintModel = 1, kHintLoss = 2, kHintLoader = 4, kHintOptimizer = 8, kHintMeter = 16, kHintFrozen = 32 };
 uint8_t HintsOf(std::string_view name);
+bool IsBuilderName(std::string_view name);  // create_model: makes or changes a thing, does not run it
 
 }  // namespace lowtide::lint

@@ -5,8 +5,8 @@ namespace {
 
 constexpr size_t kNone = std::string_view::npos;
 
-// Whether `c` is in the set that opens at pattern[at] ('['); `at` moves behind the set. A set without an end is a
-// plain bracket.
+// Whether `c` is in the set that opens at pattern[at] ('['); `at` moves behind the set. A set without an end
+// is a plain bracket.
 bool InSet(std::string_view pattern, size_t& at, char c) {
   size_t i = at + 1;
   bool negated = i < pattern.size() && (pattern[i] == '!' || pattern[i] == '^');
@@ -58,8 +58,8 @@ bool MatchOne(std::string_view pattern, size_t& at, char c) {
 
 }  // namespace
 
-// Two return points, one for the last `*` and one for the last `**`: on a mismatch the nearer one takes one more
-// character (a whole folder for `**/`), and only the last of each kind ever has to be tried again.
+// Two return points, one for the last `*` and one for the last `**`: on a mismatch the nearer one takes one
+// more character (a whole folder for `**/`), and only the last of each kind ever has to be tried again.
 bool GlobMatch(std::string_view pattern, std::string_view path) {
   size_t p = 0, s = 0;
   size_t star_p = kNone, star_s = 0, deep_p = kNone, deep_s = 0;

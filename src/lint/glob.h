@@ -6,9 +6,9 @@
 
 namespace lowtide::lint {
 
-// Whether `path` (slash-separated, no leading slash) matches `pattern` as gitignore(5) has it: `*` and `?` stop at
-// slashes, `[...]` is a set, `**/` is any number of folders, a final `/**` everything inside.
-// Time is at most |pattern|^2 * |path|: a hostile pattern cannot hang it.
+// Whether `path` (slash-separated, no leading slash) matches `pattern` as gitignore(5) has it: `*` and `?`
+// stop at slashes, `[...]` is a set, `**/` is any number of folders, a final `/**` everything inside. Time is
+// at most |pattern|^2 * |path|: a hostile pattern cannot hang it.
 bool GlobMatch(std::string_view pattern, std::string_view path);
 
 // The patterns of one .gitignore, or of an `exclude` list, that hold below one folder.

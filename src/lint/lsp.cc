@@ -21,7 +21,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-enum ErrorCode { kParseError = -32700, kInvalidRequest = -32600, kMethodNotFound = -32601, kNotInitialized = -32002 };
+enum ErrorCode {
+  kParseError = -32700,
+  kInvalidRequest = -32600,
+  kMethodNotFound = -32601,
+  kNotInitialized = -32002
+};
 
 // The member at `keys`, or null: the editor's messages are taken apart without trusting their shape.
 const Json& At(const Json& json, std::initializer_list<const char*> keys) {
@@ -42,7 +47,8 @@ std::string StringAt(const Json& json, std::initializer_list<const char*> keys) 
 
 uint32_t NumberAt(const Json& json, std::initializer_list<const char*> keys) {
   const Json& found = At(json, keys);
-  if (found.is_number_unsigned()) return static_cast<uint32_t>(std::min<uint64_t>(found.get<uint64_t>(), INT32_MAX));
+  if (found.is_number_unsigned())
+    return static_cast<uint32_t>(std::min<uint64_t>(found.get<uint64_t>(), INT32_MAX));
   return 0;
 }
 
@@ -86,11 +92,15 @@ class Server {
   void Send(const Json& message) {
     stream_.Write(message.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
-  void Reply(const Json& id, Json result) { Send({{"jsonrpc", "2.0"}, {"id", id}, {"result", std::move(result)}}); }
+  void Reply(const Json& id, Json result) {
+    Send({{"jsonrpc", "2.0"}, {"id", id}, {"result", std::move(result)}});
+  }
   void Fail(const Json& id, int code, const std::string& text) {
     Send({{"jsonrpc", "2.0"}, {"id", id}, {"error", {{"code", code}, {"message", text}}}});
   }
-  void Notify(const char* method, Json params) { Send({{"jsonrpc", "2.0"}, {"method", method}, {"params", std::move(params)}}); }
+  void Notify(const char* method, Json params) {
+    Send({{"jsonrpc", "2.0"}, {"method", method}, {"params", std::move(params)}});
+  }
 
   void Handle(const Json& message) {
     std::string method = StringAt(message, {"method"});
@@ -100,12 +110,18 @@ class Server {
     const Json& params = At(message, {"params"});
     if (is_request) return Request(raw_id, method, params);
     if (!is_initialized_) return;
-    if (method == "initialized") Load();
-    else if (method == "textDocument/didOpen") Open(params);
-    else if (method == "textDocument/didChange") Change(params);
-    else if (method == "textDocument/didSave") Save(params);
-    else if (method == "textDocument/didClose") Close(params);
-    else if (method == "workspace/didChangeWatchedFiles") FilesChanged(params);
+    if (method == "initialized")
+      Load();
+    else if (method == "textDocument/didOpen")
+      Open(params);
+    else if (method == "textDocument/didChange")
+      Change(params);
+    else if (method == "textDocument/didSave")
+      Save(params);
+    else if (method == "textDocument/didClose")
+      Close(params);
+    else if (method == "workspace/didChangeWatchedFiles")
+      FilesChanged(params);
   }
 
   void Request(const Json& id, const std::string& method, const Json& params) {
@@ -138,7 +154,8 @@ class Server {
         {"textDocumentSync", {{"openClose", true}, {"change", 2}, {"save", {{"includeText", false}}}}},
         {"codeActionProvider", {{"codeActionKinds", {"quickfix", "source.fixAll.lowtide"}}}},
     };
-    Reply(id, {{"capabilities", std::move(capabilities)}, {"serverInfo", {{"name", "lowtide"}, {"version", kVersion}}}});
+    Reply(id, {{"capabilities", std::move(capabilities)},
+               {"serverInfo", {{"name", "lowtide"}, {"version", kVersion}}}});
   }
 
   void Load() {
@@ -155,7 +172,10 @@ class Server {
   void Open(const Json& params) {
     std::string uri = StringAt(params, {"textDocument", "uri"});
     if (uri.empty()) return;
-    Document document{PathOfUri(uri), LspText(StringAt(params, {"textDocument", "text"})), At(params, {"textDocument", "version"}), {}};
+    Document document{PathOfUri(uri),
+                      LspText(StringAt(params, {"textDocument", "text"})),
+                      At(params, {"textDocument", "version"}),
+                      {}};
     if (!document.path.empty()) workspace_.Update(document.path, document.text.text());
     documents_.insert_or_assign(uri, std::move(document));
     dirty_.insert(uri);
@@ -212,13 +232,19 @@ class Server {
 
   static Json RangeOf(const LspText& text, uint32_t start, uint32_t end) {
     LspPosition from = text.At(start), to = text.At(end);
-    return {{"start", {{"line", from.line}, {"character", from.character}}}, {"end", {{"line", to.line}, {"character", to.character}}}};
+    return {{"start", {{"line", from.line}, {"character", from.character}}},
+            {"end", {{"line", to.line}, {"character", to.character}}}};
   }
 
   static Json DiagnosticJson(const LspText& text, const Diagnostic& one) {
-    int severity = one.severity == finding::Severity::kError ? 1 : one.severity == finding::Severity::kWarning ? 2 : 3;
-    Json json = {{"range", RangeOf(text, one.start, one.end)}, {"severity", severity}, {"code", one.code},
-                 {"source", "lowtide"}, {"message", one.help.empty() ? one.message : one.message + "\n" + one.help}};
+    int severity = one.severity == finding::Severity::kError     ? 1
+                   : one.severity == finding::Severity::kWarning ? 2
+                                                                 : 3;
+    Json json = {{"range", RangeOf(text, one.start, one.end)},
+                 {"severity", severity},
+                 {"code", one.code},
+                 {"source", "lowtide"},
+                 {"message", one.help.empty() ? one.message : one.message + "\n" + one.help}};
     if (one.code == kUnusedSuppression) json["tags"] = {1};  // unnecessary
     return json;
   }
@@ -226,7 +252,8 @@ class Server {
   void Refresh(const std::string& uri, Document& document) {
     dirty_.erase(uri);
     document.diagnostics.clear();
-    if (!document.path.ends_with(".ipynb")) document.diagnostics = workspace_.Check(document.path, document.text.text());
+    if (!document.path.ends_with(".ipynb"))
+      document.diagnostics = workspace_.Check(document.path, document.text.text());
     Json list = Json::array();
     for (const Diagnostic& one : document.diagnostics) list.push_back(DiagnosticJson(document.text, one));
     Json params = {{"uri", uri}, {"diagnostics", std::move(list)}};
@@ -242,11 +269,13 @@ class Server {
     const Json& only = At(params, {"context", "only"});
     if (!only.is_array()) return true;
     return std::any_of(only.begin(), only.end(), [&](const Json& wanted) {
-      return wanted.is_string() && (kind == wanted.get<std::string>() || kind.starts_with(wanted.get<std::string>() + "."));
+      return wanted.is_string() &&
+             (kind == wanted.get<std::string>() || kind.starts_with(wanted.get<std::string>() + "."));
     });
   }
 
-  static Json Action(const std::string& title, const char* kind, const std::string& uri, Json edits, Json diagnostics, bool preferred) {
+  static Json Action(const std::string& title, const char* kind, const std::string& uri, Json edits,
+                     Json diagnostics, bool preferred) {
     Json action = {{"title", title}, {"kind", kind}, {"edit", {{"changes", {{uri, std::move(edits)}}}}}};
     if (!diagnostics.empty()) action["diagnostics"] = std::move(diagnostics);
     if (preferred) action["isPreferred"] = true;
@@ -265,12 +294,15 @@ class Server {
     bool any_safe = false;
     for (const Diagnostic& one : document.diagnostics) {
       any_safe |= one.fix && one.fix->safe;
-      if (one.start <= to && from <= one.end && Wants(params, "quickfix")) AddQuickFixes(actions, uri, document, one);
+      if (one.start <= to && from <= one.end && Wants(params, "quickfix"))
+        AddQuickFixes(actions, uri, document, one);
     }
     if (any_safe && Wants(params, "source.fixAll.lowtide")) {
       std::string fixed = workspace_.FixedText(document.path, document.text.text());
-      Json edit = {{"range", RangeOf(document.text, 0, static_cast<uint32_t>(document.text.text().size()))}, {"newText", fixed}};
-      actions.push_back(Action("lowtide: carry out all safe fixes", "source.fixAll.lowtide", uri, Json::array({edit}), Json::array(), false));
+      Json edit = {{"range", RangeOf(document.text, 0, static_cast<uint32_t>(document.text.text().size()))},
+                   {"newText", fixed}};
+      actions.push_back(Action("lowtide: carry out all safe fixes", "source.fixAll.lowtide", uri,
+                               Json::array({edit}), Json::array(), false));
     }
     return actions;
   }
@@ -283,7 +315,8 @@ class Server {
     if (one.fix) {
       Json edits = Json::array();
       for (const Edit& edit : one.fix->edits) edits.push_back(edit_json(edit));
-      std::string title = fmt::format("lowtide: {}{}", one.fix->title, one.fix->safe ? "" : " (may change results)");
+      std::string title =
+          fmt::format("lowtide: {}{}", one.fix->title, one.fix->safe ? "" : " (may change results)");
       actions.push_back(Action(title, "quickfix", uri, std::move(edits), diagnostics, one.fix->safe));
     }
     if (one.code == kUnusedSuppression) return;

@@ -35,7 +35,8 @@ LspText::LspText(std::string text) : text_(std::move(text)), starts_(LineStarts(
 
 LspPosition LspText::At(uint32_t byte) const {
   byte = std::min<uint32_t>(byte, static_cast<uint32_t>(text_.size()));
-  uint32_t line = static_cast<uint32_t>(std::upper_bound(starts_.begin(), starts_.end(), byte) - starts_.begin() - 1);
+  uint32_t line =
+      static_cast<uint32_t>(std::upper_bound(starts_.begin(), starts_.end(), byte) - starts_.begin() - 1);
   uint32_t units = 0;
   for (size_t at = starts_[line]; at < byte;) {
     Step step = StepAt(text_, at);

@@ -7,7 +7,8 @@
 
 namespace lowtide::lint {
 
-// Positions as editors count them: lines from 0, characters in UTF-16 code units. Bytes that are no UTF-8 count one.
+// Positions as editors count them: lines from 0, characters in UTF-16 code units. Bytes that are no UTF-8
+// count one.
 struct LspPosition {
   uint32_t line = 0, character = 0;
 };

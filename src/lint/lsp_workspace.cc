@@ -11,7 +11,9 @@
 namespace lowtide::lint {
 
 LspWorkspace::LspWorkspace(DriverOptions options)
-    : options_(std::move(options)), line_(ChoiceOf(options_)), configs_(std::make_unique<ConfigFinder>(options_.isolated)) {}
+    : options_(std::move(options)),
+      line_(ChoiceOf(options_)),
+      configs_(std::make_unique<ConfigFinder>(options_.isolated)) {}
 
 std::vector<std::string> LspWorkspace::Load(const std::vector<std::string>& folders) {
   Discovered found = Discover(folders, options_.discover, *configs_);
@@ -20,14 +22,17 @@ std::vector<std::string> LspWorkspace::Load(const std::vector<std::string>& fold
   ParallelFor(facts.size(), Jobs(options_.jobs), [&](size_t i) {
     const Target& target = found.targets[i];
     std::error_code error;
-    if (target.path.ends_with(".ipynb") || std::filesystem::file_size(target.absolute, error) > options_.max_bytes) return;
+    if (target.path.ends_with(".ipynb") ||
+        std::filesystem::file_size(target.absolute, error) > options_.max_bytes)
+      return;
     try {
       facts[i] = Analyze({target.absolute, ReadFile(target.absolute)});
     } catch (const std::exception& failure) {
       problems[i] = failure.what();
     }
   });
-  for (size_t i = 0; i < facts.size(); ++i) facts_.insert_or_assign(found.targets[i].absolute, std::move(facts[i]));
+  for (size_t i = 0; i < facts.size(); ++i)
+    facts_.insert_or_assign(found.targets[i].absolute, std::move(facts[i]));
   index_is_current_ = false;
   std::vector<std::string> told = std::move(found.problems);
   told.insert(told.end(), configs_->problems().begin(), configs_->problems().end());
@@ -64,7 +69,8 @@ const Index& LspWorkspace::CurrentIndex() {
 std::vector<Diagnostic> LspWorkspace::Check(const std::string& path, std::string_view text) {
   if (text.size() > options_.max_bytes) return {};
   if (!path.empty() && !IsWanted(path, options_.discover, *configs_)) return {};
-  const Config& config = configs_->For(path.empty() ? AbsolutePath(".") : std::filesystem::path(path).parent_path().string());
+  const Config& config =
+      configs_->For(path.empty() ? AbsolutePath(".") : std::filesystem::path(path).parent_path().string());
   Selection selection;
   try {
     selection = SelectFor(config, line_, path);

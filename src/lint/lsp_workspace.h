@@ -17,7 +17,8 @@ class LspWorkspace {
   // Throws Error for options that name unknown rules.
   explicit LspWorkspace(DriverOptions options);
 
-  // Reads the files below the folders; problems (unreadable files, broken configuration) are returned, for the log.
+  // Reads the files below the folders; problems (unreadable files, broken configuration) are returned, for
+  // the log.
   std::vector<std::string> Load(const std::vector<std::string>& folders);
   // Puts one file's text in place of what was known of it. `path` is absolute.
   void Update(const std::string& path, std::string_view text);

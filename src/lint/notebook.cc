@@ -14,8 +14,8 @@
 namespace lowtide::lint {
 namespace {
 
-// Reads characters and tells where it is: the parser takes no character beyond a string's closing quote before it
-// hands the string over, so that is where the string ends in the file.
+// Reads characters and tells where it is: the parser takes no character beyond a string's closing quote
+// before it hands the string over, so that is where the string ends in the file.
 struct TellingIterator {
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
@@ -42,22 +42,23 @@ struct TellingIterator {
 
 // Cell magics whose body is Python; what other magics hold is another language.
 bool BodyIsPython(std::string_view magic) {
-  for (const char* name : {"capture", "debug", "ipytest", "prun", "pypy", "python", "python3", "time", "timeit",
-                           "memray_flamegraph", "memit", "mprun", "heat"}) {
+  for (const char* name : {"capture", "debug", "ipytest", "prun", "pypy", "python", "python3", "time",
+                           "timeit", "memray_flamegraph", "memit", "mprun", "heat"}) {
     if (magic == name) return true;
   }
   return false;
 }
 
-// Where a magic begins in a line that begins a statement: `%...`, `!...`, `?x`, `x?`, `x = !...`; npos: nowhere.
+// Where a magic begins in a line that begins a statement: `%...`, `!...`, `?x`, `x?`, `x = !...`; npos:
+// nowhere.
 size_t MagicStart(std::string_view line) {
   size_t first = line.find_first_not_of(" \t");
   if (first == std::string_view::npos) return first;
   if (line[first] == '%' || line[first] == '!' || line[first] == '?') return first;
   size_t last = line.find_last_not_of(" \t");
   if (line[last] == '?' && line.find('#') == std::string_view::npos) return first;
-  size_t equals = line.find_first_not_of(
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789., \t[]", first);
+  size_t equals =
+      line.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789., \t[]", first);
   if (equals == std::string_view::npos || line[equals] != '=') return std::string_view::npos;
   size_t value = line.find_first_not_of(" \t", equals + 1);
   bool is_magic = value != std::string_view::npos && (line[value] == '!' || line[value] == '%');
@@ -84,7 +85,8 @@ size_t OpeningQuote(std::string_view json, size_t end) {
 // Follows the path of keys down to the cells' sources; everything else (outputs, images) passes by unstored.
 class Notebook::Sax : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Sax(Notebook& notebook, std::string_view json, const char* const& at) : notebook_(notebook), json_(json), at_(at) {}
+  Sax(Notebook& notebook, std::string_view json, const char* const& at)
+      : notebook_(notebook), json_(json), at_(at) {}
 
   bool saw_cells = false, is_python = true;
 
@@ -98,13 +100,15 @@ class Notebook::Sax : public nlohmann::json_sax<nlohmann::json> {
   bool string(string_t& value) override {
     bool in_cell = path_.size() >= 3 && path_[0] == "cells" && path_[1] == "[";
     if (in_cell && path_.size() == 3 && path_[2] == "cell_type") type_ = value;
-    bool piece = in_cell && path_[2] == "source" && (path_.size() == 3 || (path_.size() == 4 && path_[3] == "["));
+    bool piece =
+        in_cell && path_[2] == "source" && (path_.size() == 3 || (path_.size() == 4 && path_[3] == "["));
     if (piece) {
       size_t end = static_cast<size_t>(at_ - json_.data());
       pieces_.push_back({OpeningQuote(json_, end), end, std::move(value), 0});
     }
     bool language = path_.size() == 3 && path_[0] == "metadata" &&
-                    ((path_[1] == "kernelspec" && path_[2] == "language") || (path_[1] == "language_info" && path_[2] == "name"));
+                    ((path_[1] == "kernelspec" && path_[2] == "language") ||
+                     (path_[1] == "language_info" && path_[2] == "name"));
     if (language) is_python = is_python && ::strcasestr(value.c_str(), "python");
     return true;
   }
@@ -135,7 +139,8 @@ class Notebook::Sax : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
-    throw Error("is no notebook: broken JSON", "open it in Jupyter and save it again, or exclude it", {}, position);
+    throw Error("is no notebook: broken JSON", "open it in Jupyter and save it again, or exclude it", {},
+                position);
   }
 
  private:
@@ -154,7 +159,8 @@ Notebook::Notebook(std::string_view json) {
   TellingIterator first{json.data(), &at}, last{json.data() + json.size(), &at};
   nlohmann::json::sax_parse(first, last, &sax);
   if (!sax.saw_cells) {
-    throw Error("is no notebook of format 4: it has no cells", "convert it with `jupyter nbconvert --to notebook`, or exclude it");
+    throw Error("is no notebook of format 4: it has no cells",
+                "convert it with `jupyter nbconvert --to notebook`, or exclude it");
   }
   if (!sax.is_python) {
     source_.clear();
@@ -203,11 +209,13 @@ void Notebook::BlankMagics(Cell& cell) {
   blanked_.resize(lines_ + lines, all);
   if (all) blank(0, clean.size(), false);
   for (auto [start, magic] : all ? decltype(magics){} : magics) {
-    size_t line = std::lower_bound(scan.line_starts.begin(), scan.line_starts.end(), start) - scan.line_starts.begin();
+    size_t line =
+        std::lower_bound(scan.line_starts.begin(), scan.line_starts.end(), start) - scan.line_starts.begin();
     size_t after = line + 1;
     while (after < lines && !scan.fresh[after]) ++after;
     blank(magic, after < lines ? scan.line_starts[after] : clean.size(), true);
-    std::fill(blanked_.begin() + static_cast<long>(lines_ + line), blanked_.begin() + static_cast<long>(lines_ + after), true);
+    std::fill(blanked_.begin() + static_cast<long>(lines_ + line),
+              blanked_.begin() + static_cast<long>(lines_ + after), true);
   }
   source_.replace(cell.start, clean.size(), clean);
   lines_ += static_cast<uint32_t>(lines);

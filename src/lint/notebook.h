@@ -10,8 +10,9 @@
 
 namespace lowtide::lint {
 
-// A Jupyter notebook (nbformat 4) as one Python source: its code cells one after the other, each ended by a newline,
-// magics blanked, so that names of one cell are known in the next. Line numbers map back to cell and line.
+// A Jupyter notebook (nbformat 4) as one Python source: its code cells one after the other, each ended by a
+// newline, magics blanked, so that names of one cell are known in the next. Line numbers map back to cell and
+// line.
 class Notebook {
  public:
   // Throws Error when `json` is no notebook: broken JSON (with the byte), or without cells.
@@ -25,16 +26,16 @@ class Notebook {
   const std::string& source() const { return source_; }
   Place At(uint32_t source_line) const;
 
-  // The notebook's JSON with `edits` of source() carried out: outside the strings of the edited lines every byte
-  // stays. nullopt when an edit lies across two cells or in a blanked line.
+  // The notebook's JSON with `edits` of source() carried out: outside the strings of the edited lines every
+  // byte stays. nullopt when an edit lies across two cells or in a blanked line.
   std::optional<std::string> Apply(std::string_view json, const std::vector<Edit>& edits) const;
 
  private:
-  struct Line {         // one string of a cell's "source", or one line of it when "source" is a single string
-    size_t raw_start;   // in the JSON, with the quotes
+  struct Line {        // one string of a cell's "source", or one line of it when "source" is a single string
+    size_t raw_start;  // in the JSON, with the quotes
     size_t raw_end;
-    std::string text;   // decoded, before magics were blanked
-    uint32_t at;        // in source_
+    std::string text;  // decoded, before magics were blanked
+    uint32_t at;       // in source_
   };
   struct Cell {
     int number;           // from 1

@@ -18,8 +18,10 @@ std::vector<std::string> SplitLines(const std::string& text) {
   return lines;
 }
 
-// What stands between two strings of the list: taken from the list itself, or from the indentation of its only string.
-std::string Separator(std::string_view json, size_t first_end, size_t second_start, size_t first_start, bool has_second) {
+// What stands between two strings of the list: taken from the list itself, or from the indentation of its
+// only string.
+std::string Separator(std::string_view json, size_t first_end, size_t second_start, size_t first_start,
+                      bool has_second) {
   if (has_second) return std::string(json.substr(first_end, second_start - first_end));
   size_t line = json.rfind('\n', first_start);
   std::string_view before = line == std::string_view::npos ? "" : json.substr(line, first_start - line);
@@ -32,8 +34,11 @@ std::string Separator(std::string_view json, size_t first_end, size_t second_sta
 std::optional<std::string> Notebook::Apply(std::string_view json, const std::vector<Edit>& edits) const {
   std::string out(json);
   std::vector<uint32_t> starts = LineStarts(source_);
-  auto line_of = [&](uint32_t at) { return std::upper_bound(starts.begin(), starts.end(), at) - starts.begin() - 1; };
-  for (auto cell = cells_.rbegin(); cell != cells_.rend(); ++cell) {  // from the end: offsets before stay right
+  auto line_of = [&](uint32_t at) {
+    return std::upper_bound(starts.begin(), starts.end(), at) - starts.begin() - 1;
+  };
+  for (auto cell = cells_.rbegin(); cell != cells_.rend();
+       ++cell) {  // from the end: offsets before stay right
     std::string text;
     for (const Line& piece : cell->pieces) text += piece.text;
     bool touched = false;
@@ -55,15 +60,21 @@ std::optional<std::string> Notebook::Apply(std::string_view json, const std::vec
     if (lines.empty()) lines.emplace_back();
     size_t same_head = 0, same_tail = 0, most = std::min(lines.size(), pieces.size());
     while (same_head < most && lines[same_head] == pieces[same_head].text) ++same_head;
-    while (same_tail < most - same_head && lines[lines.size() - 1 - same_tail] == pieces[pieces.size() - 1 - same_tail].text) ++same_tail;
+    while (same_tail < most - same_head &&
+           lines[lines.size() - 1 - same_tail] == pieces[pieces.size() - 1 - same_tail].text)
+      ++same_tail;
     bool several = pieces.size() > 1;
-    std::string between = Separator(json, pieces[0].raw_end, several ? pieces[1].raw_start : 0, pieces[0].raw_start, several);
+    std::string between =
+        Separator(json, pieces[0].raw_end, several ? pieces[1].raw_start : 0, pieces[0].raw_start, several);
     std::string joined;
     for (size_t i = 0; i < lines.size(); ++i) {
       if (i > 0) joined += between;
       size_t from_end = lines.size() - i;
-      const Line* old = i < same_head ? &pieces[i] : from_end <= same_tail ? &pieces[pieces.size() - from_end] : nullptr;
-      joined += old ? std::string(json.substr(old->raw_start, old->raw_end - old->raw_start)) : JsonQuote(lines[i]);
+      const Line* old = i < same_head           ? &pieces[i]
+                        : from_end <= same_tail ? &pieces[pieces.size() - from_end]
+                                                : nullptr;
+      joined +=
+          old ? std::string(json.substr(old->raw_start, old->raw_end - old->raw_start)) : JsonQuote(lines[i]);
     }
     out.replace(pieces.front().raw_start, pieces.back().raw_end - pieces.front().raw_start, joined);
   }

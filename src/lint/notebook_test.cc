@@ -43,10 +43,12 @@ TEST(Notebook, JoinsCodeCellsAndBlanksMagics) {
 }
 
 // Applies "replace `from` by `to`" and gives the difference to the old JSON as (removed, added).
-std::pair<std::string, std::string> Change(const std::string& json, const std::string& from, const std::string& to) {
+std::pair<std::string, std::string> Change(const std::string& json, const std::string& from,
+                                           const std::string& to) {
   Notebook notebook(json);
   size_t at = notebook.source().find(from);
-  auto result = notebook.Apply(json, {{static_cast<uint32_t>(at), static_cast<uint32_t>(at + from.size()), to}});
+  auto result =
+      notebook.Apply(json, {{static_cast<uint32_t>(at), static_cast<uint32_t>(at + from.size()), to}});
   if (!result) return {"refused", ""};
   Notebook reread(*result);
   std::string expected = notebook.source();
@@ -72,16 +74,22 @@ TEST(Notebook, EditsInMagicsOrAcrossCellsAreRefused) {
 }
 
 TEST(Notebook, OtherLanguagesHaveNoSource) {
-  EXPECT_EQ(Notebook(R"({"cells": [{"cell_type": "code", "source": "x"}], "metadata": {"language_info": {"name": "julia"}}})").source(), "");
+  EXPECT_EQ(
+      Notebook(
+          R"({"cells": [{"cell_type": "code", "source": "x"}], "metadata": {"language_info": {"name": "julia"}}})")
+          .source(),
+      "");
 }
 
 TEST(Notebook, BrokenOnesAreErrors) {
   std::string deep(100000, '[');
-  for (const std::string& json : {std::string(), std::string("{"), std::string("[]"), std::string("{\"worksheets\": []}"), deep,
-                                  std::string(kNotebook).substr(0, 300), std::string("{\"cells\": [{\"source\": \"\\ud800\"}]}")}) {
+  for (const std::string& json :
+       {std::string(), std::string("{"), std::string("[]"), std::string("{\"worksheets\": []}"), deep,
+        std::string(kNotebook).substr(0, 300), std::string("{\"cells\": [{\"source\": \"\\ud800\"}]}")}) {
     EXPECT_THROW(Notebook{json}, Error) << json.substr(0, 40);
   }
-  EXPECT_EQ(Notebook("{\"cells\": [1, [], {\"source\": {\"a\": \"b\"}, \"cell_type\": \"code\"}]}").source(), "\n");
+  EXPECT_EQ(Notebook("{\"cells\": [1, [], {\"source\": {\"a\": \"b\"}, \"cell_type\": \"code\"}]}").source(),
+            "\n");
 }
 
 }  // namespace

@@ -296,11 +296,12 @@ class Outline {
 
 bool Interesting(const Chunk& chunk, uint16_t file) {
   uint16_t signs = chunk.signs;
-  bool torch = file & kTorch;
+  bool torch = file & (kTorch | kTrains);
+  constexpr uint32_t kShortLoss = 60;    // what it returns is asked for by those who call it
   constexpr uint32_t kShortSwitch = 30;  // a decorator or context manager of the project's own
   bool small = chunk.range.last_line - chunk.range.first_line <= kShortSwitch;
   return (signs & kTrains) || (signs & kSwitch && (small || signs & kRuns)) || (torch && (signs & kWith)) || (signs & kCopies && file & kAverage) || (signs & kParameters && signs & kAverage) ||
-         (chunk.head_signs & kMember) || (torch && chunk.loss_named && signs & kCutsGraph);
+         (chunk.head_signs & kMember) || (torch && chunk.loss_named && (signs & kCutsGraph || chunk.range.last_line - chunk.range.first_line <= kShortLoss));
 }
 
 // Longer functions are pulled in by what they contain, not by being called.
@@ -316,7 +317,7 @@ bool Choose(std::vector<Chunk>& chunks, const std::vector<uint32_t>& words, uint
     }
     const Chunk* owner = chunk.owner >= 0 ? &chunks[chunk.owner] : nullptr;
     bool held = owner && owner->head_signs & kHolds;
-    bool loss_class = owner && owner->loss_named && file & kTorch && chunk.signs & kCutsGraph;
+    bool loss_class = owner && owner->loss_named && file & kTorch && (chunk.signs & kCutsGraph || chunk.range.last_line - chunk.range.first_line <= 60);
     chunk.wanted = chunk.piece != Piece::kStatement && (Interesting(chunk, file) || held || loss_class);
     any |= chunk.wanted;
   }
@@ -361,7 +362,8 @@ std::vector<Range> RelevantRanges(std::string_view text) {
   bool clear = outline.Run();
   std::vector<Chunk>& chunks = outline.chunks();
   if (!clear) {
-    if (text.find("torch") == std::string_view::npos) return {};
+    bool trains = text.find("torch") != std::string_view::npos || text.find("backward") != std::string_view::npos;
+    if (!trains) return {};
     return {Range{0, static_cast<uint32_t>(text.size()), 0, UINT32_MAX}};
   }
   if (!Choose(chunks, outline.words(), outline.all_signs())) return {};

@@ -1,10 +1,10 @@
 #include "lint/suppress.h"
 
 #include <fmt/format.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <cctype>
-#include <strings.h>
 
 #include "lint/suppress_scan.h"
 
@@ -38,7 +38,8 @@ size_t CodeEnd(std::string_view text, size_t at) {
 }
 
 uint32_t CodePoints(std::string_view text) {
-  return static_cast<uint32_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  return static_cast<uint32_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 void ReadCodes(std::string_view text, uint32_t limit, size_t at, Directive& directive) {
@@ -60,7 +61,8 @@ void ReadCodes(std::string_view text, uint32_t limit, size_t at, Directive& dire
 std::optional<Directive> ReadDirective(std::string_view text, const Comment& comment, size_t hash) {
   Directive directive;
   size_t at = SkipSpace(text, hash + 1);
-  if (::strncasecmp(text.data() + at, "lowtide", std::min<size_t>(7, comment.end - at)) == 0 && at + 7 < comment.end) {
+  if (::strncasecmp(text.data() + at, "lowtide", std::min<size_t>(7, comment.end - at)) == 0 &&
+      at + 7 < comment.end) {
     at = SkipSpace(text, at + 7);
     if (at >= comment.end || text[at] != ':') return std::nullopt;
     at = SkipSpace(text, at + 1);
@@ -68,7 +70,8 @@ std::optional<Directive> ReadDirective(std::string_view text, const Comment& com
   }
   if (at + 4 > comment.end || ::strncasecmp(text.data() + at, "noqa", 4) != 0) return std::nullopt;
   at += 4;
-  if (at < comment.end && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_')) return std::nullopt;
+  if (at < comment.end && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_'))
+    return std::nullopt;
   directive.line = comment.line;
   directive.start = static_cast<uint32_t>(hash);
   directive.end = static_cast<uint32_t>(at);
@@ -111,9 +114,10 @@ Diagnostic Unused(const Directive& directive, size_t index, std::string_view tex
   bool all = directive.codes.empty();
   unused.start = all ? directive.start : directive.codes[index].start;
   unused.end = all ? directive.end : directive.codes[index].end;
-  unused.message = all ? "this suppression covers nothing: no rule reports anything in the file"
-                       : fmt::format("this suppression of {} covers nothing: the rule does not report {}",
-                                     directive.codes[index].code, directive.whole_file ? "in this file" : "here");
+  unused.message =
+      all ? "this suppression covers nothing: no rule reports anything in the file"
+          : fmt::format("this suppression of {} covers nothing: the rule does not report {}",
+                        directive.codes[index].code, directive.whole_file ? "in this file" : "here");
   unused.help = "delete it, so that it cannot hide a later finding";
   unused.line = unused.end_line = directive.line;
   unused.column = directive.column + CodePoints(text.substr(directive.start, unused.start - directive.start));
@@ -133,7 +137,8 @@ std::vector<Directive> AllDirectives(std::string_view text) {
       if (!directive) continue;
       uint32_t line_start = scan.line_starts[comment.line - 1];
       directive->first_line = directive->line;
-      while (directive->first_line > 1 && !scan.comment_allowed[directive->first_line - 2]) --directive->first_line;
+      while (directive->first_line > 1 && !scan.comment_allowed[directive->first_line - 2])
+        --directive->first_line;
       directive->column = 1 + CodePoints(text.substr(line_start, hash - line_start));
       out.push_back(std::move(*directive));
       break;
@@ -147,13 +152,16 @@ std::vector<Directive> AllDirectives(std::string_view text) {
 std::vector<Directive> FindDirectives(std::string_view text) {
   std::vector<Directive> all = AllDirectives(text);
   std::erase_if(all, [](const Directive& one) {
-    return !one.codes.empty() && std::none_of(one.codes.begin(), one.codes.end(), [](const Directive::Code& code) { return code.code.starts_with("LT"); });
+    return !one.codes.empty() &&
+           std::none_of(one.codes.begin(), one.codes.end(),
+                        [](const Directive::Code& code) { return code.code.starts_with("LT"); });
   });
   return all;
 }
 
-std::vector<Diagnostic> Suppress(std::vector<Diagnostic>& diagnostics, const std::vector<Directive>& directives,
-                                 std::string_view text, size_t& suppressed) {
+std::vector<Diagnostic> Suppress(std::vector<Diagnostic>& diagnostics,
+                                 const std::vector<Directive>& directives, std::string_view text,
+                                 size_t& suppressed) {
   std::vector<Diagnostic> unused;
   std::vector<bool> covered(diagnostics.size());
   auto cover = [&](const Directive& directive, const Directive::Code* code) {
@@ -166,7 +174,8 @@ std::vector<Diagnostic> Suppress(std::vector<Diagnostic>& diagnostics, const std
   };
   for (const Directive& directive : directives) {
     // A bare `# noqa` may be meant for another checker; only what names lowtide is ours to judge.
-    if (directive.codes.empty() && !cover(directive, nullptr) && directive.whole_file) unused.push_back(Unused(directive, 0, text));
+    if (directive.codes.empty() && !cover(directive, nullptr) && directive.whole_file)
+      unused.push_back(Unused(directive, 0, text));
     for (size_t i = 0; i < directive.codes.size(); ++i) {
       const auto& code = directive.codes[i];
       if (!code.code.starts_with("LT") || code.code == kUnusedSuppression) continue;
@@ -181,7 +190,8 @@ std::vector<Diagnostic> Suppress(std::vector<Diagnostic>& diagnostics, const std
   diagnostics = std::move(left);
   std::erase_if(unused, [&](const Diagnostic& one) {
     return std::any_of(directives.begin(), directives.end(), [&](const Directive& directive) {
-      return std::any_of(directive.codes.begin(), directive.codes.end(), [&](const Directive::Code& code) { return Covers(directive, &code, one); });
+      return std::any_of(directive.codes.begin(), directive.codes.end(),
+                         [&](const Directive::Code& code) { return Covers(directive, &code, one); });
     });
   });
   return unused;

@@ -7,7 +7,9 @@ namespace {
 
 class Scanner {
  public:
-  Scanner(std::string_view text, const std::function<bool(size_t)>& skip) : text_(text), skip_(skip) { NewLine(0); }
+  Scanner(std::string_view text, const std::function<bool(size_t)>& skip) : text_(text), skip_(skip) {
+    NewLine(0);
+  }
 
   LineScan Run() {
     while (at_ < text_.size()) {
@@ -74,8 +76,10 @@ class Scanner {
     while (at_ < text_.size()) {
       if (text_[at_] == '\\') {
         ++at_;
-        if (at_ < text_.size() && !IsLineEnd()) ++at_;
-        else if (at_ < text_.size()) EndLine();
+        if (at_ < text_.size() && !IsLineEnd())
+          ++at_;
+        else if (at_ < text_.size())
+          EndLine();
       } else if (IsLineEnd()) {
         if (!triple) break;  // an unterminated string ends with its line
         EndLine();
@@ -103,11 +107,14 @@ class Scanner {
 
 }  // namespace
 
-LineScan ScanLines(std::string_view text, const std::function<bool(size_t)>& skip) { return Scanner(text, skip).Run(); }
+LineScan ScanLines(std::string_view text, const std::function<bool(size_t)>& skip) {
+  return Scanner(text, skip).Run();
+}
 
 std::vector<uint32_t> LineStarts(std::string_view text) {
   std::vector<uint32_t> starts{0};
-  for (size_t at = text.find_first_of("\r\n"); at != std::string_view::npos; at = text.find_first_of("\r\n", at)) {
+  for (size_t at = text.find_first_of("\r\n"); at != std::string_view::npos;
+       at = text.find_first_of("\r\n", at)) {
     at += text[at] == '\r' && at + 1 < text.size() && text[at + 1] == '\n' ? 2 : 1;
     starts.push_back(static_cast<uint32_t>(at));
   }

@@ -14,7 +14,8 @@ Diagnostic At(const std::string& code, uint32_t line, uint32_t end_line = 0) {
 }
 
 // The codes left, and those of unused suppressions.
-std::pair<std::vector<std::string>, std::vector<Diagnostic>> Covered(std::string_view text, std::vector<Diagnostic> all) {
+std::pair<std::vector<std::string>, std::vector<Diagnostic>> Covered(std::string_view text,
+                                                                     std::vector<Diagnostic> all) {
   size_t suppressed = 0;
   auto unused = Suppress(all, FindDirectives(text), text, suppressed);
   std::vector<std::string> left;
@@ -68,7 +69,8 @@ TEST(Suppress, WhatCoversNothingIsReportedAndCanBeRemoved) {
     ASSERT_EQ(unused.size(), 1u) << one.text;
     EXPECT_EQ(unused[0].code, kUnusedSuppression);
     EXPECT_EQ(Applied(one.text, unused[0].fix->edits[0]), one.fixed);
-    EXPECT_EQ(one.text.substr(unused[0].start, 5), one.text[unused[0].start] == '#' ? "# low" : "LT101") << one.text;
+    EXPECT_EQ(one.text.substr(unused[0].start, 5), one.text[unused[0].start] == '#' ? "# low" : "LT101")
+        << one.text;
   }
 }
 
@@ -98,7 +100,8 @@ TEST(Suppress, AddingOne) {
 }
 
 TEST(Suppress, BrokenSourceIsSurvived) {
-  for (const char* text : {"'''", "'", "\\", "# noqa:", "# lowtide", "# lowtide:", "#", "# no", "x = 'a\\", "# lowtide: noqa: "}) {
+  for (const char* text : {"'''", "'", "\\", "# noqa:", "# lowtide", "# lowtide:", "#", "# no", "x = 'a\\",
+                           "# lowtide: noqa: "}) {
     FindDirectives(text);
     AddSuppression(text, 7, "LT101");
   }

@@ -43,7 +43,7 @@ class Rule106 {
 
   bool IsForward(NodeId call, Atom name) const {
     NodeId callee = m_.Callee(call);
-    if (m_.IsTorch(callee)) return false;
+    if (m_.IsTorch(callee) || IsBuilderName(m_.Name(name))) return false;
     if (flow_.Of(callee).flags & kModel) return true;
     if (name == kA_self || name == kA_forward) return true;
     int in_file = flow_.ResolveCall(call);
