@@ -19,6 +19,7 @@ import time
 import lowtide
 from lowtide.exit import GracefulExit
 from lowtide.gradients import Gradients
+from lowtide.integrations.sinks import send
 from lowtide.monitor_lifetimes import LifetimeError, Window, keep
 
 __all__ = ["LifetimeError", "Monitor", "keep"]
@@ -198,16 +199,8 @@ class Monitor:
         values["steps/s"] = rate
         self._emit(", ".join([*parts, f"{rate:.3g} steps/s"]))
         for sink in self.sinks:
-            self._send(sink, values)
+            send(sink, {f"lowtide/{name.replace(' ', '_')}": value for name, value in values.items()}, self.number)
         self._watch({k: v for k, v in values.items() if k in ("rss", "heap") or k.endswith("allocated")})
-
-    def _send(self, sink, values):
-        named = {f"lowtide/{name.replace(' ', '_')}": value for name, value in values.items()}
-        if hasattr(sink, "add_scalar"):
-            for name, value in named.items():
-                sink.add_scalar(name, value, self.number)
-        elif hasattr(sink, "log"):
-            sink.log(named, step=self.number)
 
     def _watch(self, levels):
         """Baseline after warm-up; warns when the lower edge (the lowest of the last three lines) has left it behind."""
