@@ -23,7 +23,8 @@ _LEAST_BYTES_PER_STEP = 16  # growth below this is noise of the interpreter's ow
 class Census:
     """Two or more marks in one process. `first(step)` and `second(step)`; `rows` and `trouble` say what came of it."""
 
-    def __init__(self):
+    def __init__(self, scoped=False):
+        self.scoped = scoped  # look only at what running functions and the user's own modules reach
         self.mark = None  # a _walk.Heap
         self.step = None
         self.first_step = None
@@ -39,15 +40,44 @@ class Census:
         """Takes the first mark. Returns whether there is one."""
         return self._guarded(self._first, step)
 
-    def second(self, step):
-        """Takes the second mark and names what came in since the first, as rows for `findings.json`."""
-        self._guarded(self._second, step)
+    def second(self, step, keep=False):
+        """Takes the second mark and names what came in since the first, as rows for `findings.json`.
+
+        `keep`: the mark stays, and another call compares with it; otherwise another call begins anew.
+        """
+        self._guarded(self._second, step, keep)
         return self.rows
 
-    def _guarded(self, function, step):
+    def write(self, directory, rank, suffix=""):
+        """The rows, with what they cost, as holders-rank<N><suffix>.json in `directory` (LOWTIDE_RUN_DIR)."""
+        try:
+            directory = directory or os.environ.get("LOWTIDE_RUN_DIR")
+            if not directory:
+                return None
+            path = os.path.join(directory, f"holders-rank{rank}{suffix}.json")
+            document = {
+                "rank": rank,
+                "pid": os.getpid(),
+                "first_step": self.first_step,
+                "second_step": self.step,
+                "holders": self.rows,
+                "pauses_seconds": [round(s, 6) for s in self.seconds],
+                "census": self.info,
+                "trouble": self.trouble,
+            }
+            with open(path + ".part", "w", encoding="utf-8") as file:
+                json.dump(document, file)
+            os.replace(path + ".part", path)
+            return path
+        except BaseException as error:
+            self.trouble = f"{type(error).__name__}: {error}"
+            error.__traceback__ = None
+            return None
+
+    def _guarded(self, function, *arguments):
         try:
             start = time.perf_counter()
-            result = function(step)
+            result = function(*arguments)
             self.seconds.append(time.perf_counter() - start)
             return result
         except BaseException as error:  # a census must never stop the run
@@ -59,25 +89,30 @@ class Census:
         if not _ready(self):
             return False
         self.native = _census_native.counters()
-        self.mark = _walk.take()
+        self.mark = _walk.take(self.scoped)
         self.heap = _walk.heap_in_use()  # with what the mark takes
         self.step = self.first_step = step
         self.info = self.mark.info()
         return True
 
-    def _second(self, step):
-        if self.mark is None or not _ready(self):
+    def _second(self, step, keep):
+        if not _ready(self):
             return False
+        if self.mark is None:
+            return self._first(step)
         steps = max(1, step - self.step)
         heap_growth = _walk.heap_in_use() - self.heap
-        self.mark, self.raw = _walk.compare(self.mark, _LEAST_BYTES_PER_STEP * steps, 96)
+        self.mark, self.raw = _walk.compare(self.mark, _LEAST_BYTES_PER_STEP * steps, 96, self.scoped)
         self.rows = _holders.rows(self.raw, steps, _rank())
         named = sum(row["growth_bytes"] for row in self.rows)
         native = _census_native.counters()
-        self.rows += _census_native.rows(self.native, native, heap_growth, named, steps, _rank())
+        if not self.scoped:
+            self.rows += _census_native.rows(self.native, native, heap_growth, named, steps, _rank())
         self.rows.sort(key=lambda row: -row["growth_bytes"])
-        self.native, self.heap = native, _walk.heap_in_use()
         self.info = self.mark.info()
+        if not keep:
+            self.mark = None  # tens of bytes for each object of the process
+        self.native, self.heap = native, _walk.heap_in_use()
         self.step = step
         return True
 
@@ -87,37 +122,17 @@ first = census.first
 second = census.second
 
 
-def write(directory=None, suffix=""):
-    """Writes the rows to holders-rank<N><suffix>.json in the run's directory. Returns the path, or None."""
-    try:
-        directory = directory or os.environ.get("LOWTIDE_RUN_DIR")
-        if not directory:
-            return None
-        path = os.path.join(directory, f"holders-rank{_rank()}{suffix}.json")
-        document = {
-            "rank": _rank(),
-            "pid": os.getpid(),
-            "first_step": census.first_step,
-            "second_step": census.step,
-            "holders": census.rows,
-            "pauses_seconds": [round(s, 6) for s in census.seconds],
-            "census": census.info,
-            "trouble": census.trouble,
-        }
-        with open(path + ".part", "w", encoding="utf-8") as file:
-            json.dump(document, file)
-        os.replace(path + ".part", path)
-        return path
-    except BaseException as error:
-        census.trouble = f"{type(error).__name__}: {error}"
-        error.__traceback__ = None
-        return None
+def write(directory=None):
+    """Writes the rows to holders-rank<N>.json in the run's directory. Returns the path, or None."""
+    return census.write(directory, _rank())
 
 
 def _rank():
     try:
-        return int(os.environ.get("RANK", "0"))
-    except ValueError:
+        bootstrap = sys.modules.get("lowtide._bootstrap")
+        return int(bootstrap._rank()[0]) if bootstrap is not None else int(os.environ.get("RANK", "0"))
+    except Exception as error:
+        error.__traceback__ = None
         return 0
 
 

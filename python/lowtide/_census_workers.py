@@ -39,6 +39,7 @@ class _Watch:
         self.private = None
         self.second_at = None
         self.done = False
+        self.census = None
 
     def fetched(self, *_):
         self.batches += 1
@@ -58,22 +59,35 @@ class _Watch:
             return
         from lowtide import _census
 
-        if _census.census.first(self.batches):
+        self.census = _census.Census(scoped=True)
+        if self.census.first(self.batches):
             self.second_at = self.batches + _SPAN
         else:
             self.done = True
 
     def _second(self):
-        from lowtide import _census
-
         self.done = True
-        _census.census.second(self.batches)
-        number = _worker_number()
-        for row in _census.census.rows:
-            row["pool"] = "workers"
-            row["root"] += f", in DataLoader worker {number}"
-        _census.write(suffix=f"-worker{number}-{os.getpid()}")
-        _census.census.mark = None
+        self.census.second(self.batches)
+        rank, number = _rank(), _worker_number()
+        for row in self.census.rows:
+            row.update(rank=rank, pool="workers", root=f"{row['root']}, in DataLoader worker {number}")
+        self.census.write(None, rank, f"-worker{number}-{os.getpid()}")
+        self.census = None
+
+
+def _rank():
+    """The rank of the process whose worker this is."""
+    distributed = sys.modules.get("torch.distributed")
+    try:
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            return distributed.get_rank()
+        if os.environ.get("RANK"):
+            return int(os.environ["RANK"])
+        identity = sys.modules["multiprocessing.process"].current_process()._identity  # (rank + 1, worker + 1)
+        return identity[-2] - 1 if len(identity) > 1 else 0
+    except Exception as error:
+        error.__traceback__ = None
+        return 0
 
 
 def _private_bytes():

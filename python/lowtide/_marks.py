@@ -7,6 +7,7 @@ What ends a step, in order of authority: ``lowtide.step()``, an optimizer's step
 call of the outermost module. The highest one seen so far counts, the others are passed over.
 """
 import atexit
+import os
 import sys
 import time
 import weakref
@@ -221,6 +222,10 @@ def _hook_loaders():
     _replace(many, "__init__", None, _workers_began)
     _replace(many, "_shutdown_workers", _workers_end, None)
     _replace(DistributedSampler, "set_epoch", None, _epoch_set)
+    if os.environ.get("LOWTIDE_CENSUS") != "0":
+        from lowtide import _census_workers
+
+        _census_workers.install()
 
 
 def _before_batch(iterator):

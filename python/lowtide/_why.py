@@ -65,7 +65,7 @@ def holders():
         _raise_trouble(_started[0], _started[0].first(0))
         return []
     state = _started[0]
-    rows = state.second(state.step + 1)
+    rows = state.second(state.step + 1, keep=True)
     _raise_trouble(state, state.trouble is None)
     return rows
 

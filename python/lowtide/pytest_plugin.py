@@ -43,7 +43,7 @@ class _Looks:
         if step == self.marks[0]:
             fine = self.census.first(step)
         else:
-            self.rows.append([dict(row) for row in self.census.second(step)])
+            self.rows.append([dict(row) for row in self.census.second(step, keep=True)])
             fine = self.census.trouble is None
         if not fine:
             pytest.skip(f"lowtide cannot walk this process: {self.census.trouble}")

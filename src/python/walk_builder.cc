@@ -24,10 +24,24 @@ bool IsLibrary(PyObject* module) {
 }  // namespace
 
 void Builder::Run() {
-  LtVisitGcObjects([](PyObject* o, void* self) { static_cast<Builder*>(self)->Adopt(o); }, this);
+  if (!scoped_) LtVisitGcObjects([](PyObject* o, void* self) { static_cast<Builder*>(self)->Adopt(o); }, this);
   c_.gc_objects = c_.address.size();
+  Reserve(c_.gc_objects + c_.gc_objects / 4 + 4096);
   AddRoots();
   for (NodeId node = 0; node < c_.address.size(); ++node) Expand(node);
+}
+
+// Room for so many nodes, so that arrays do not double beyond what is needed: most are found by now.
+void Builder::Reserve(size_t nodes) {
+  c_.address.reserve(nodes);
+  c_.type.reserve(nodes);
+  c_.origin.reserve(nodes);
+  c_.device.reserve(nodes);
+  c_.graph.kind.reserve(nodes);
+  c_.graph.bytes.reserve(nodes);
+  c_.graph.first.reserve(nodes + 1);
+  c_.graph.to.reserve(2 * nodes);
+  c_.graph.slot.reserve(2 * nodes);
 }
 
 // ---- nodes
@@ -71,6 +85,7 @@ void Builder::AddRoots() {
   }
   PyObject* modules = PyImport_GetModuleDict();
   AddModules(modules, frames);
+  if (scoped_) return;
   LtVisitThreadObjects(
       [](PyObject* o, void* self) {
         Builder* b = static_cast<Builder*>(self);
@@ -95,6 +110,7 @@ void Builder::AddModules(PyObject* modules, const std::vector<heap::Root>& frame
   }
   for (const auto& [name, module] : others[0]) AddModule(name, module, 0);
   c_.graph.roots.insert(c_.graph.roots.end(), frames.begin(), frames.end());
+  if (scoped_) return;
   for (const auto& [name, module] : others[1]) AddModule(name, module, 2);
 }
 
@@ -229,7 +245,6 @@ void Builder::SetWeakOfFrame(PyObject* object) {
 
 void Builder::ExpandObject(NodeId node) {
   PyObject* object = c_.object(node);
-  if (object == skip_) return;
   const TypeInfo& info = types_.Of(Py_TYPE(object));
   c_.graph.bytes[node] += OwnBytes(object, info);
   if (info.gc) {

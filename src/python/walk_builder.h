@@ -19,7 +19,7 @@ uint64_t NativeOf(PyObject* object, TypeInfo::Special special);
 // Fills a census: takes the nodes in the order in which they were found and adds what each refers to.
 class Builder {
  public:
-  Builder(Census* census, PyObject* skip) : c_(*census), skip_(skip) {}
+  Builder(Census* census, bool scoped) : c_(*census), scoped_(scoped) {}
 
   void Run();
 
@@ -33,6 +33,7 @@ class Builder {
 
  private:
   // Nodes
+  void Reserve(size_t nodes);
   NodeId NewNode(uint64_t address, uint32_t type, Kind kind, Origin origin);
   NodeId Adopt(PyObject* object) { return Adopt(object, types_.Of(Py_TYPE(object))); }
   NodeId Adopt(PyObject* object, const TypeInfo& info);
@@ -79,7 +80,7 @@ class Builder {
   };
 
   Census& c_;
-  PyObject* skip_;
+  bool scoped_;
   TypeTable types_;
   NodeId current_ = 0;
   uint32_t ordinal_ = 0;

@@ -100,10 +100,10 @@ std::vector<NodeId> ForeignHeld(const Census& census, const heap::Reach& reach) 
   return held;
 }
 
-void BuildCensus(Census* census, PyObject* skip) {
+void BuildCensus(Census* census, bool scoped) {
   const auto start = std::chrono::steady_clock::now();
   if (!Reader().Refresh()) g_layout = TorchLayout();
-  Builder builder(census, skip);
+  Builder builder(census, scoped);
   builder.Run();
   census->build_seconds = Seconds(start);
 

@@ -90,9 +90,9 @@ extern TorchLayout g_layout;
 NativeReader& Reader();
 
 // Walks the process and finds dominators. Needs the GIL; makes no Python object that the collector tracks, changes no
-// reference count, and must be called with the collector off. `skip`: an object (the caller's own) that is not walked
-// into.
-void BuildCensus(Census* census, PyObject* skip);
+// reference count, and must be called with the collector off. `scoped`: only what
+// running functions and the user's own modules reach, which is a small part of a process that has imported PyTorch.
+void BuildCensus(Census* census, bool scoped);
 
 // Of the nodes that nothing reaches so far, those with more references than the walk found: C or C++ code holds them.
 std::vector<NodeId> ForeignHeld(const Census& census, const heap::Reach& reach);

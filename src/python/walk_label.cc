@@ -269,6 +269,9 @@ Label Describe(const Census& census, const std::vector<NodeId>& nodes, size_t i,
   if (census.origin[parent] == Origin::kFrame) label = FrameLabel(census, parent, slot);
   else if (IsNativeSlot(slot) || census.origin[parent] == Origin::kNative) label = NativeLabel(slot);
   else label = ContainerLabel(census, nodes, i);
+  if (census.graph.kind[parent] == Kind::kTensor && census.graph.kind[child] == Kind::kAutograd) {
+    label = NativeLabel(kSlotGradFn);
+  }
   label.type = TypeText(census, child);
   return label;
 }

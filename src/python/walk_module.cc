@@ -64,12 +64,15 @@ PyObject* Guarded(Function function) {
   }
 }
 
-PyObject* Take(PyObject*, PyObject*) {
+PyObject* Take(PyObject*, PyObject* args) {
+  int scoped = 0;
+  if (!PyArg_ParseTuple(args, "|p", &scoped)) return nullptr;
   if (const char* why = LtUnsupported()) return PyErr_Format(PyExc_RuntimeError, "%s", why);
-  return Guarded([] {
+  return Guarded([&] {
     CollectorOff off;
     auto census = std::make_unique<Census>();
-    BuildCensus(census.get(), nullptr);
+    BuildCensus(census.get(), scoped);
+    census->map.Clear();  // a fifth of a census's memory, and quickly made again
     return NewHeap(std::move(census));
   });
 }
@@ -78,14 +81,18 @@ PyObject* Compare(PyObject*, PyObject* args) {
   PyObject* before = nullptr;
   long long least = 1;
   Py_ssize_t most = 64;
-  if (!PyArg_ParseTuple(args, "O!|Ln", g_heap_type, &before, &least, &most)) return nullptr;
+  int scoped = 0;
+  if (!PyArg_ParseTuple(args, "O!|Lnp", g_heap_type, &before, &least, &most, &scoped)) return nullptr;
   if (const char* why = LtUnsupported()) return PyErr_Format(PyExc_RuntimeError, "%s", why);
   return Guarded([&]() -> PyObject* {
     CollectorOff off;
     auto census = std::make_unique<Census>();
-    BuildCensus(census.get(), nullptr);
-    PyObject* rows = CompareRows(*reinterpret_cast<HeapObject*>(before)->census, *census, least,
-                                 static_cast<size_t>(most));
+    BuildCensus(census.get(), scoped);
+    Census& old = *reinterpret_cast<HeapObject*>(before)->census;
+    old.map.Fill(old.address);
+    PyObject* rows = CompareRows(old, *census, least, static_cast<size_t>(most));
+    old.map.Clear();
+    census->map.Clear();
     if (!rows) return nullptr;
     PyObject* heap = NewHeap(std::move(census));
     return heap ? Py_BuildValue("(NN)", heap, rows) : nullptr;
@@ -100,7 +107,7 @@ PyObject* Paths(PyObject*, PyObject* args) {
   return Guarded([&] {
     CollectorOff off;
     Census census;
-    BuildCensus(&census, nullptr);
+    BuildCensus(&census, false);
     return PathRows(census, object, static_cast<size_t>(most));
   });
 }
@@ -145,9 +152,11 @@ PyMethodDef kMethods[] = {
     {"learn", LearnFrom, METH_O, "learn(probes) -> None, or what could not be learnt of PyTorch's layout."},
     {"heap_in_use", HeapInUse, METH_NOARGS, "heap_in_use() -> bytes of the C heap that are allocated; 0: cannot tell."},
     {"layout", Layout, METH_NOARGS, "layout() -> dict: the offsets learnt, 0 where not."},
-    {"take", Take, METH_NOARGS, "take() -> Heap: a census of the process's objects."},
+    {"take", Take, METH_VARARGS,
+     "take(scoped=False) -> Heap: a census of the process's objects, or of what running functions and the user's own "
+     "modules reach."},
     {"compare", Compare, METH_VARARGS,
-     "compare(before, least_bytes=1, most=64) -> (Heap, rows): a census now, and where bytes came in since `before`."},
+     "compare(before, least_bytes=1, most=64, scoped=False) -> (Heap, rows): a census now, and where bytes came in since `before`."},
     {"paths", Paths, METH_VARARGS, "paths(object, most=8) -> list of paths, each a list of steps, shortest first."},
     {nullptr, nullptr, 0, nullptr}};
 
