@@ -13,7 +13,8 @@ Value Union(const Value& a, const Value& b) {
   Value joined;
   joined.flags = a.flags | b.flags;
   if (joined.flags & (kGrad | kMaybe)) joined.flags &= ~(kTensor | kNumber);
-  if (joined.flags & kTensor) joined.flags &= ~kNumber;
+  bool unknown = (a.params && !(a.flags & kNumber)) || (b.params && !(b.flags & kNumber));
+  if (joined.flags & kTensor || unknown) joined.flags &= ~kNumber;  // `parameter * 2` is what the parameter is
   // A graph that backward has run on is only harmless when all of it was.
   if ((a.flags & kGrad) && (b.flags & kGrad) && !(a.flags & b.flags & kBacked)) joined.flags &= ~kBacked;
   joined.params = a.params | b.params;

@@ -33,7 +33,15 @@ using finding::Severity;
   X("LT121", "sync-every-step", kPreview, CheckSync)                                 \
   X("LT122", "no-gradient-clipping", kOff, CheckClipping)                            \
   X("LT123", "checkpoint-incomplete", kOn, CheckCheckpointKeys)                      \
-  X("LT124", "state-dict-kept", kOn, CheckStateDictKept)
+  X("LT124", "state-dict-kept", kOn, CheckStateDictKept)                             \
+  X("LT125", "backward-with-create-graph", kOn, CheckCreateGraph)                    \
+  X("LT126", "exception-kept", kOn, CheckExceptionKept)                              \
+  X("LT127", "whole-module-saved", kPreview, CheckWholeModule)                       \
+  X("LT128", "param-group-added-in-loop", kOn, CheckParamGroups)                     \
+  X("LT129", "cycle-over-loader", kOn, CheckCycle)                                   \
+  X("LT130", "dataset-that-caches-items", kPreview, CheckDatasetCache)               \
+  X("LT131", "trace-in-loop", kOn, CheckTraceInLoop)                                 \
+  X("LT132", "figure-not-closed", kOn, CheckFigures)
 
 #define X(code, name, enabled, function) void function(const Scope& scope, Reporter& report);
 LOWTIDE_LINT_RULES(X)

@@ -36,7 +36,7 @@ constexpr Word kWords[] = {
     {"load_state_dict", kTrains}, {"set_device", kTrains}, {"training_step", kTrains}, {"validation_step", kTrains}, {"retain_graph", kTrains},
     {"init_process_group", kTrains}, {"is_main_process", kTrains}, {"local_rank", kTrains}, {"LOCAL_RANK", kTrains}, {"gpu_id", kTrains},
     {"save_checkpoint", kTrains}, {"persistent_workers", kTrains}, {"is_global_zero", kTrains}, {"grad", kWith}, {"eval", kWith | kRuns}, {"train", kRuns}, {"epoch", kRuns}, {"loader", kRuns}, {"dataloader", kRuns}, {"val_loader", kRuns}, {"test_loader", kRuns}, {"valid_loader", kRuns}, {"validate", kRuns}, {"evaluate", kRuns}, {"data_loader", kRuns}, {"criterion", kRuns}, {"save", kWith},
-    {"optimizer", kWith}, {"get_rank", kTrains}, {"torch", kTorch}, {"deepcopy", kCopies}, {"ema", kAverage}, {"EMA", kAverage}, {"ema_model", kAverage},
+    {"optimizer", kWith}, {"get_rank", kTrains}, {"cycle", kWith}, {"create_graph", kTrains}, {"add_param_group", kTrains}, {"subplots", kWith}, {"torch", kTorch}, {"deepcopy", kCopies}, {"ema", kAverage}, {"EMA", kAverage}, {"ema_model", kAverage},
     {"shadow", kAverage}, {"decay", kAverage}, {"teacher", kAverage}, {"averaged", kAverage}, {"parameters", kParameters},
     {"named_parameters", kParameters}, {"detach", kCutsGraph}, {"item", kCutsGraph}, {"Dataset", kHolds}, {"IterableDataset", kHolds},
     {"Function", kHolds}, {"update", kMember}, {"__setitem__", kMember}, {"__init__", kInit}, {"sampler", kWith}, {"shuffle", kWith},

@@ -94,7 +94,7 @@ class Rule102 {
     }
     std::string_view name = m_.Name(m_.functions()[function].name);
     bool evaluating = loop && !training && Evaluates(function, name) && IsDataLoop(m_, flow_, m_.EnclosingLoop(at));
-    bool step = (of_self || of_module) && !loop && IsStepFunction(m_, flow_, function);
+    bool step = (of_self || of_module) && !loop && (IsStepFunction(m_, flow_, function) || (of_self && ClassTrains(at)));
     if (!training && !evaluating && !step) return;
     if (loop && DiesWithStep(m_, flow_, loop)) return;
     if (training && !CallsBackward(m_, flow_, m_.EnclosingLoop(at)) && Returned(function, path)) return;
@@ -112,6 +112,17 @@ class Rule102 {
     if (!(value.flags & kContainer) && (kind == Kind::kIdentifier || kind == Kind::kAttribute || kind == Kind::kSubscript) && IsPlainTensor(value)) {
       pending.diagnostic.fix = AppendText(m_, stored, ".detach()", value.flags & kLossNamed, "detach what is stored");
     }
+  }
+
+  // Another method of the class differentiates: this one is called beside it, step by step.
+  bool ClassTrains(NodeId at) const {
+    int cls = m_.ClassOf(at);
+    if (cls < 0 || m_.functions()[m_.FunctionOf(at)].name == kA___init__ || m_.IsLightning(cls) || m_.IsNnModule(cls)) return false;
+    NodeId body = m_.classes()[cls].node;
+    for (NodeId backward : m_.Calls(kA_backward)) {
+      if (m_.Inside(backward, body) && IsBackwardCall(m_, backward)) return true;
+    }
+    return false;
   }
 
   bool IsPlainTensor(const Value& value) const { return value.flags & kGrad && !value.dep; }

@@ -64,6 +64,40 @@ Use HowUsed(const Module& m, NodeId body, size_t saved) {
   return use;
 }
 
+bool Returns(const Module& m, int function, Atom name) {
+  for (NodeId ret : m.Nodes(Kind::kReturn)) {
+    NodeId value = m.First(ret);
+    if (m.FunctionOf(ret) != function || !value) continue;
+    if (m.KindOf(value) == Kind::kIdentifier && m[value].atom == name) return true;
+    if (m.KindOf(value) != Kind::kExpressionList && m.KindOf(value) != Kind::kTuple) continue;
+    for (NodeId part : m.Children(value)) {
+      if (m.KindOf(part) == Kind::kIdentifier && m[part].atom == name) return true;
+    }
+  }
+  return false;
+}
+
+// A view of the output: save_for_backward breaks the cycle for the output itself, not for its views.
+void CheckView(const Module& m, Reporter& report, const ClassInfo& cls, int function, NodeId argument) {
+  NodeId base = 0;
+  if (m.KindOf(argument) == Kind::kCall) {
+    Atom name = m.CalleeName(argument);
+    bool view = name == kA_view || name == kA_reshape || name == kA_flatten || name == kA_t || name == kA_transpose || name == kA_permute ||
+                name == kA_squeeze || name == kA_unsqueeze || name == kA_view_as || name == kA_expand;
+    if (view) base = m.Receiver(argument);
+  } else if (m.KindOf(argument) == Kind::kSubscript) {
+    base = m.Child(argument, Field::k_value);
+  }
+  if (!base || m.KindOf(base) != Kind::kIdentifier) return;
+  const FunctionInfo& info = m.functions()[function];
+  bool input = std::find(info.parameters.begin(), info.parameters.end(), m[base].atom) != info.parameters.end();
+  if (input || !Returns(m, function, m[base].atom)) return;
+  report.Add(argument, Severity::kWarning,
+             "`" + std::string(m.Name(cls.name)) + "` saves a view of its output `" + std::string(m.Text(base)) +
+                 "`: the view is no output, so output and graph refer to each other and stay",
+             "save the output itself and take the view in backward");
+}
+
 void CheckClass(const Scope& scope, Reporter& report, const ClassInfo& cls) {
   const Module& m = scope.module;
   auto forward = cls.methods.find(kA_forward), backward = cls.methods.find(kA_backward);
@@ -85,6 +119,7 @@ void CheckClass(const Scope& scope, Reporter& report, const ClassInfo& cls) {
     // Several calls of save_for_backward: which one counts depends on the branch.
     size_t calls = 0;
     for (NodeId other : m.Calls(kA_save_for_backward)) calls += m.FunctionOf(other) == in;
+    for (NodeId argument : saved) CheckView(m, report, cls, in, argument);
     Use use = HowUsed(m, back, saved.size());
     if (use.all || (calls > 1 && use.any)) continue;
     bool raises = false;  // a backward that only refuses

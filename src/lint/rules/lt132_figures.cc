@@ -1,0 +1,26 @@
+#include "lint/rules.h"
+
+// LT132: figures that pyplot is never told to close: it keeps every one.
+namespace lowtide::lint {
+
+void CheckFigures(const Scope& scope, Reporter& report) {
+  const Module& m = scope.module;
+  const Flow& flow = scope.flow;
+  if (IsTestFile(m.path())) return;
+  if (!m.Calls({kA_close, kA_clf, kA_cla}).empty() || m.Has(kA_close)) return;
+  for (NodeId call : m.Calls({kA_figure, kA_subplots})) {
+    if (m.Qualified(m.Callee(call)).find("matplotlib.pyplot.") != 0) continue;
+    if (NodeId number = m.Argument(call, 0, kA_num); number && m.CalleeName(call) == kA_figure && m.KindOf(number) != Kind::kTuple) continue;  // one by number
+    NodeId loop = TrainingLoop(m, flow, call);
+    int function = m.FunctionOf(call);
+    for (NodeId other : m.Nodes(Kind::kCall)) {
+      if (loop || function <= 0 || flow.ResolveCall(other) != function || m.FunctionOf(other) == function) continue;
+      loop = TrainingLoop(m, flow, other);
+    }
+    if (!loop) continue;
+    report.Add(call, Severity::kWarning, "a figure is opened in the training loop and never closed: pyplot keeps every figure until plt.close()",
+               "plt.close(fig) after saving it");
+  }
+}
+
+}  // namespace lowtide::lint
