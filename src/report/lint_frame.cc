@@ -18,9 +18,10 @@ struct Cell {
 // East Asian wide ranges (Unicode 15, UAX #11) that occur in source code; combining marks take no column.
 size_t WidthOf(uint32_t c) {
   if ((c >= 0x300 && c <= 0x36F) || c == 0x200D || (c >= 0xFE00 && c <= 0xFE0F)) return 0;
-  bool wide = (c >= 0x1100 && c <= 0x115F) || (c >= 0x2E80 && c <= 0xA4CF && c != 0x303F) || (c >= 0xAC00 && c <= 0xD7A3) ||
-              (c >= 0xF900 && c <= 0xFAFF) || (c >= 0xFE30 && c <= 0xFE6F) || (c >= 0xFF00 && c <= 0xFF60) ||
-              (c >= 0x1F300 && c <= 0x1FAFF) || (c >= 0x20000 && c <= 0x3FFFD);
+  bool wide = (c >= 0x1100 && c <= 0x115F) || (c >= 0x2E80 && c <= 0xA4CF && c != 0x303F) ||
+              (c >= 0xAC00 && c <= 0xD7A3) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0xFE30 && c <= 0xFE6F) ||
+              (c >= 0xFF00 && c <= 0xFF60) || (c >= 0x1F300 && c <= 0x1FAFF) ||
+              (c >= 0x20000 && c <= 0x3FFFD);
   return wide ? 2 : 1;
 }
 
@@ -28,7 +29,11 @@ size_t WidthOf(uint32_t c) {
 size_t Decode(std::string_view text, size_t at, uint32_t& value) {
   auto byte = [&](size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u; };
   unsigned lead = byte(0);
-  size_t length = lead < 0x80 ? 1 : lead >= 0xC2 && lead < 0xE0 ? 2 : (lead & 0xF0) == 0xE0 ? 3 : lead >= 0xF0 && lead < 0xF5 ? 4 : 0;
+  size_t length = lead < 0x80                   ? 1
+                  : lead >= 0xC2 && lead < 0xE0 ? 2
+                  : (lead & 0xF0) == 0xE0       ? 3
+                  : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                : 0;
   if (length == 0) return 0;
   value = length == 1 ? lead : lead & (0x7Fu >> length);
   for (size_t i = 1; i < length; ++i) {
@@ -45,8 +50,8 @@ std::vector<Cell> Cells(std::string_view line) {
     size_t length = Decode(line, at, value);
     if (value == '\t' && length == 1) {
       cells.push_back({std::string(kTab, ' '), kTab});
-    } else if (length == 0 || value < 0x20 || (value >= 0x7F && value < 0xA0) || (value >= 0x202A && value <= 0x202E) ||
-               (value >= 0x2066 && value <= 0x2069)) {
+    } else if (length == 0 || value < 0x20 || (value >= 0x7F && value < 0xA0) ||
+               (value >= 0x202A && value <= 0x202E) || (value >= 0x2066 && value <= 0x2069)) {
       cells.push_back({"\xEF\xBF\xBD", 1});  // broken bytes, control characters, changes of writing direction
     } else {
       cells.push_back({std::string(line.substr(at, length)), WidthOf(value)});
@@ -82,7 +87,8 @@ Window Around(const std::vector<Cell>& cells, size_t from, size_t columns) {
   Window window;
   window.first = from > columns / 4 ? from - columns / 4 : 0;
   window.last = window.first;
-  for (size_t used = 0; window.last < cells.size() && used + cells[window.last].width <= columns; ++window.last) {
+  for (size_t used = 0; window.last < cells.size() && used + cells[window.last].width <= columns;
+       ++window.last) {
     used += cells[window.last].width;
   }
   return window;
@@ -103,16 +109,19 @@ std::string Printable(const std::string& text) {
   return out;
 }
 
-std::string CodeFrame(const std::string& text, uint32_t line, uint32_t column, uint32_t end_column, uint32_t shown_line,
-                      const Terminal& terminal) {
+std::string CodeFrame(const std::string& text, uint32_t line, uint32_t column, uint32_t end_column,
+                      uint32_t shown_line, const Terminal& terminal) {
   size_t gutter = fmt::format("{}", shown_line).size();
   size_t columns = static_cast<size_t>(std::clamp(terminal.width, 40, 200)) - gutter - 9;
   std::string bar = terminal.unicode ? "\u2502" : "|";
-  auto gutter_of = [&](const std::string& number) { return terminal.Dim(fmt::format("{:>{}} {}", number, gutter, bar)); };
+  auto gutter_of = [&](const std::string& number) {
+    return terminal.Dim(fmt::format("{:>{}} {}", number, gutter, bar));
+  };
   std::string out = gutter_of("") + "\n";
   std::vector<Cell> before = line > 1 && shown_line > 1 ? Cells(LineOf(text, line - 1)) : std::vector<Cell>{};
   if (!before.empty()) {
-    out += gutter_of(fmt::format("{}", shown_line - 1)) + " " + Join(before, Around(before, 0, columns)) + "\n";
+    out +=
+        gutter_of(fmt::format("{}", shown_line - 1)) + " " + Join(before, Around(before, 0, columns)) + "\n";
   }
   std::vector<Cell> cells = Cells(LineOf(text, line));
   size_t from = std::min<size_t>(column ? column - 1 : 0, cells.size());
@@ -122,7 +131,8 @@ std::string CodeFrame(const std::string& text, uint32_t line, uint32_t column, u
   size_t blanks = window.first ? 3 : 0, carets = 0;
   for (size_t i = window.first; i < std::min(from, window.last); ++i) blanks += cells[i].width;
   for (size_t i = from; i < std::min(to, window.last); ++i) carets += cells[i].width;
-  out += gutter_of("") + " " + std::string(blanks, ' ') + terminal.Red(std::string(std::max<size_t>(carets, 1), '^')) + "\n";
+  out += gutter_of("") + " " + std::string(blanks, ' ') +
+         terminal.Red(std::string(std::max<size_t>(carets, 1), '^')) + "\n";
   return out;
 }
 

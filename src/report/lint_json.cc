@@ -15,19 +15,27 @@ struct Position {
 Position PositionOf(const std::string& text, const std::vector<uint32_t>& starts, uint32_t byte) {
   auto line = std::upper_bound(starts.begin(), starts.end(), byte) - starts.begin();
   uint32_t start = starts[static_cast<size_t>(line - 1)];
-  auto points = std::count_if(text.begin() + start, text.begin() + byte, [](char c) { return (c & 0xC0) != 0x80; });
+  auto points =
+      std::count_if(text.begin() + start, text.begin() + byte, [](char c) { return (c & 0xC0) != 0x80; });
   return {static_cast<uint32_t>(line), static_cast<uint32_t>(points + 1)};
 }
 
 // An edit in bytes of the checked source, and in lines and columns as the finding has them.
-void WriteEdit(JsonWriter& json, const lint::FileReport& file, const lint::Located& item, const lint::Edit& edit,
-               const std::vector<uint32_t>& starts) {
+void WriteEdit(JsonWriter& json, const lint::FileReport& file, const lint::Located& item,
+               const lint::Edit& edit, const std::vector<uint32_t>& starts) {
   uint32_t size = static_cast<uint32_t>(file.text.size());
-  Position from = PositionOf(file.text, starts, std::min(edit.start, size)), to = PositionOf(file.text, starts, std::min(edit.end, size));
+  Position from = PositionOf(file.text, starts, std::min(edit.start, size)),
+           to = PositionOf(file.text, starts, std::min(edit.end, size));
   uint32_t shift = item.diagnostic.line - item.line;  // lines of the cells before
-  json.BeginObject().Field("line", from.line - shift).Field("column", from.column).Field("end_line", to.line - shift)
-      .Field("end_column", to.column).Field("start_byte", edit.start).Field("end_byte", edit.end)
-      .Field("content", edit.replacement).EndObject();
+  json.BeginObject()
+      .Field("line", from.line - shift)
+      .Field("column", from.column)
+      .Field("end_line", to.line - shift)
+      .Field("end_column", to.column)
+      .Field("start_byte", edit.start)
+      .Field("end_byte", edit.end)
+      .Field("content", edit.replacement)
+      .EndObject();
 }
 
 }  // namespace
@@ -41,10 +49,19 @@ std::string LintJson(const lint::Report& report) {
       const lint::Diagnostic& one = item.diagnostic;
       json.BeginObject().Field("code", one.code).Field("file", file.path);
       if (item.cell) json.Field("cell", item.cell);
-      json.Field("line", item.line).Field("column", one.column).Field("end_line", item.end_line)
-          .Field("end_column", one.end_column).Field("message", one.message).Field("help", one.help).Key("fix");
+      json.Field("line", item.line)
+          .Field("column", one.column)
+          .Field("end_line", item.end_line)
+          .Field("end_column", one.end_column)
+          .Field("message", one.message)
+          .Field("help", one.help)
+          .Key("fix");
       if (one.fix) {
-        json.BeginObject().Field("safe", one.fix->safe).Field("title", one.fix->title).Key("edits").BeginArray();
+        json.BeginObject()
+            .Field("safe", one.fix->safe)
+            .Field("title", one.fix->title)
+            .Key("edits")
+            .BeginArray();
         for (const lint::Edit& edit : one.fix->edits) WriteEdit(json, file, item, edit, starts);
         json.EndArray().EndObject();
       } else {

@@ -47,12 +47,15 @@ std::string Block(const FileReport& file, const Located& item, const Terminal& t
   std::string place = fmt::format("{}:{}:{}", lint::ShownPath(file, item), item.line, one.column);
   std::string title = chinese && code ? code->title_zh : one.message;
   std::string label = fmt::format("{}[{}]", SeverityIn(one.severity, chinese), one.code);
-  std::string out = fmt::format("{}: {} {}\n", terminal.Bold(Printable(place)), Colored(terminal, one.severity, label), Printable(title));
+  std::string out = fmt::format("{}: {} {}\n", terminal.Bold(Printable(place)),
+                                Colored(terminal, one.severity, label), Printable(title));
   std::string gutter(fmt::format("{}", item.line).size(), ' ');
   if (chinese && code) out += Indented(one.message, gutter + "   ", gutter + "   ");
-  out += CodeFrame(file.text, one.line, one.column, one.end_line == one.line ? one.end_column : 0, item.line, terminal);
+  out += CodeFrame(file.text, one.line, one.column, one.end_line == one.line ? one.end_column : 0, item.line,
+                   terminal);
   const std::string lead = gutter + " " + terminal.Dim("=") + " ";
-  if (!one.help.empty()) out += Indented(one.help, lead + terminal.Bold(chinese ? "建议" : "help") + ": ", gutter + "         ");
+  if (!one.help.empty())
+    out += Indented(one.help, lead + terminal.Bold(chinese ? "建议" : "help") + ": ", gutter + "         ");
   if (one.fix) {
     out += fmt::format("{}{}: {} ({})\n", lead, terminal.Bold("fix"), Printable(one.fix->title),
                        one.fix->safe ? "safe, --fix does it" : "may change results, --unsafe-fixes does it");
@@ -60,7 +63,9 @@ std::string Block(const FileReport& file, const Located& item, const Terminal& t
   return out + "\n";
 }
 
-std::string Plural(size_t count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
+std::string Plural(size_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
 
 }  // namespace
 
@@ -80,8 +85,9 @@ std::string LintConcise(const lint::Report& report, const Terminal& terminal) {
       std::string mark = one.fix && one.fix->safe ? terminal.Cyan("[*]") + " " : "";
       std::string message = one.message;
       std::replace(message.begin(), message.end(), '\n', ' ');
-      out += fmt::format("{}:{}:{}: {} {}{}\n", terminal.Bold(Printable(lint::ShownPath(file, item))), item.line, one.column,
-                         Colored(terminal, one.severity, one.code), mark, Printable(message));
+      out +=
+          fmt::format("{}:{}:{}: {} {}{}\n", terminal.Bold(Printable(lint::ShownPath(file, item))), item.line,
+                      one.column, Colored(terminal, one.severity, one.code), mark, Printable(message));
     }
   }
   return out;
@@ -108,14 +114,17 @@ std::string LintSummary(const lint::Report& report, const Terminal& terminal, bo
     for (auto [severity, count] : by_severity) {
       parts += (parts.empty() ? "" : ", ") + Plural(count, finding::SeverityName(severity));
     }
-    out += fmt::format("{} in {} of {}: {}", terminal.Bold(Plural(found, "finding")), files, Plural(report.checked, "file"), parts);
+    out += fmt::format("{} in {} of {}: {}", terminal.Bold(Plural(found, "finding")), files,
+                       Plural(report.checked, "file"), parts);
   }
   if (report.suppressed) out += fmt::format("; {} suppressed by noqa", report.suppressed);
   if (report.in_baseline) out += fmt::format("; {} known from the baseline", report.in_baseline);
   out += ".\n";
-  if (report.fixable) out += fmt::format("{} can be fixed: add --fix, or --diff to look first.\n", report.fixable);
+  if (report.fixable)
+    out += fmt::format("{} can be fixed: add --fix, or --diff to look first.\n", report.fixable);
   if (report.unsafe_fixable && !unsafe_fixes) {
-    out += fmt::format("{} more can be fixed if you look at the result: --unsafe-fixes.\n", report.unsafe_fixable);
+    out += fmt::format("{} more can be fixed if you look at the result: --unsafe-fixes.\n",
+                       report.unsafe_fixable);
   }
   if (found) out += fmt::format("Why, and what to do: lowtide explain {}\n", first);
   return out;
@@ -135,11 +144,13 @@ std::string LintStatistics(const lint::Report& report) {
     }
   }
   std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.count > b.second.count; });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second.count > b.second.count; });
   std::string out;
   for (const auto& [code, row] : sorted) {
     const finding::Code* known = finding::FindCode(code);
-    out += fmt::format("{:>6}  {}  {}  {}\n", row.count, code, row.fixable ? "[*]" : "[ ]", known ? known->name : "");
+    out += fmt::format("{:>6}  {}  {}  {}\n", row.count, code, row.fixable ? "[*]" : "[ ]",
+                       known ? known->name : "");
   }
   return out;
 }

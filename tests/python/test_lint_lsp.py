@@ -26,11 +26,13 @@ class Editor(LanguageClient):
             self.published.setdefault(params.uri, []).append(params)
             self.news.set()
 
+    async def until(self, condition):
+        while not condition():
+            self.news.clear()
+            await asyncio.wait_for(self.news.wait(), 60)
+
     async def diagnostics(self, uri, version):
-        async with asyncio.timeout(60):
-            while not any(p.version == version for p in self.published.get(uri, [])):
-                self.news.clear()
-                await self.news.wait()
+        await self.until(lambda: any(p.version == version for p in self.published.get(uri, [])))
         return next(p.diagnostics for p in reversed(self.published[uri]) if p.version == version)
 
     def open(self, uri, text):
@@ -164,10 +166,7 @@ def test_other_files_of_the_workspace_count(lowtide_binary, lint):
         await editor.diagnostics(meter, 2)
         before = len(editor.published[use])
         editor.text_document_did_save(types.DidSaveTextDocumentParams(types.TextDocumentIdentifier(meter)))
-        async with asyncio.timeout(60):
-            while len(editor.published[use]) == before:
-                editor.news.clear()
-                await editor.news.wait()
+        await editor.until(lambda: len(editor.published[use]) > before)
         quiet = len(editor.published[use][-1].diagnostics) + len(editor.published[meter][-1].diagnostics)
         assert quiet < loud
 
