@@ -3,6 +3,7 @@
 Under ``lowtide run`` they go to ``$LOWTIDE_RUN_DIR/findings-rank<N>.jsonl``; a later line with the same fingerprint
 replaces an earlier one. Without that variable they stay in memory (``Sink.findings``).
 """
+import atexit
 import json
 import os
 
@@ -55,16 +56,33 @@ class Sink:
         self.path = os.path.join(folder, f"findings-rank{rank()}.jsonl") if folder else None
         self.findings = {}
         self.lost = 0
+        self._said = {}   # fingerprint -> times it was said anew
+        self._late = {}   # fingerprints whose newest form is not in the file yet
+        if self.path:
+            atexit.register(self.flush)
 
     def add(self, item):
         """True when the finding is new or says something else than before."""
         known = self.findings.get(item["fingerprint"])
         if known == item:
             return False
-        self.findings[item["fingerprint"]] = item
+        key = item["fingerprint"]
+        self.findings[key] = item
         if self.path:
-            self._append(json.dumps(item, ensure_ascii=False) + "\n")
+            # A finding that grows with every step is written at its 1st, 2nd, 4th, 8th ... form, and when the process ends.
+            times = self._said[key] = self._said.get(key, 0) + 1
+            if times & (times - 1) == 0 or known["severity"] != item["severity"]:
+                self._late.pop(key, None)
+                self._append(json.dumps(item, ensure_ascii=False) + "\n")
+            else:
+                self._late[key] = True
         return True
+
+    def flush(self):
+        """Writes the newest form of what was held back."""
+        late, self._late = self._late, {}
+        for key in late:
+            self._append(json.dumps(self.findings[key], ensure_ascii=False) + "\n")
 
     def _append(self, line):
         try:
