@@ -120,7 +120,7 @@ def _island(growth):
 def written(steps):
     """(path, root, what to look for in the source) of a list of steps."""
     path, root, wanted = [], "", None
-    skip_item = False
+    skip_item = in_thread_local = False
     for i, step in enumerate(steps):
         op, name = step["op"], step["text"]
         if i == 0:
@@ -136,6 +136,17 @@ def written(steps):
                 wanted = {"name": bare, "is_attr": True, "owner": None}
             continue
         skip_item = False
+        if op == "hidden" and name == "thread attributes":
+            in_thread_local = True  # local.<thread attributes>[<weak reference to a thread's mark>]['seen']
+            continue
+        if in_thread_local and op in ("item", "hop"):
+            if op == "hop" or name.startswith("<"):
+                continue
+            in_thread_local = False
+            path.append(f".{name.strip(chr(39))}")
+            wanted = {"name": name.strip("'"), "is_attr": True, "owner": None}
+            root += ", thread-local"
+            continue
         if op in ("local", "closure", "default"):
             path = [name]
             what = {"local": "local", "closure": "closure variable", "default": "default argument"}[op]

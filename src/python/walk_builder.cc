@@ -233,14 +233,7 @@ void Builder::SetWeak(PyObject* object, const TypeInfo& info) {
 }
 
 void Builder::SetWeakOfFrame(PyObject* object) {
-  PyFrameObject* frame = reinterpret_cast<PyFrameObject*>(object);
-#if PY_VERSION_HEX >= 0x030B0000
-  weak_[1] = LtFrameBack(frame);
-#else
-  weak_[1] = reinterpret_cast<PyObject*>(frame->f_back);
-  weak_[2] = frame->f_globals;
-  weak_[3] = frame->f_builtins;
-#endif
+  LtFrameWeak(reinterpret_cast<PyFrameObject*>(object), weak_ + 1);
 }
 
 void Builder::ExpandObject(NodeId node) {

@@ -190,22 +190,22 @@ void LtVisitThreadObjects(LtObjectVisitor visit, void* context) {
 
 // ---- attributes
 
-PyObject* LtInstanceDict(PyObject* object) {
+PyObject* LtInstanceDict(PyObject* holder) {
 #if PY_VERSION_HEX >= 0x030D0000
-  if (Py_TYPE(object)->tp_flags & Py_TPFLAGS_MANAGED_DICT) return (PyObject*)_PyObject_GetManagedDict(object);
+  if (Py_TYPE(holder)->tp_flags & Py_TPFLAGS_MANAGED_DICT) return (PyObject*)_PyObject_GetManagedDict(holder);
 #elif PY_VERSION_HEX >= 0x030C0000
-  if (Py_TYPE(object)->tp_flags & Py_TPFLAGS_MANAGED_DICT) {
-    const PyDictOrValues held = *_PyObject_DictOrValuesPointer(object);
+  if (Py_TYPE(holder)->tp_flags & Py_TPFLAGS_MANAGED_DICT) {
+    const PyDictOrValues held = *_PyObject_DictOrValuesPointer(holder);
     return _PyDictOrValues_IsValues(held) ? NULL : _PyDictOrValues_GetDict(held);
   }
 #elif PY_VERSION_HEX >= 0x030B0000
-  if (Py_TYPE(object)->tp_flags & Py_TPFLAGS_MANAGED_DICT) return *_PyObject_ManagedDictPointer(object);
+  if (Py_TYPE(holder)->tp_flags & Py_TPFLAGS_MANAGED_DICT) return *_PyObject_ManagedDictPointer(holder);
 #endif
-  const Py_ssize_t offset = Py_TYPE(object)->tp_dictoffset;
-  if (offset > 0) return *(PyObject**)((char*)object + offset);
+  const Py_ssize_t offset = Py_TYPE(holder)->tp_dictoffset;
+  if (offset > 0) return *(PyObject**)((char*)holder + offset);
 #if PY_VERSION_HEX < 0x030C0000
-  if (offset < 0 && !PyLong_Check(object)) {
-    PyObject** at = _PyObject_GetDictPtr(object);
+  if (offset < 0 && !PyLong_Check(holder)) {
+    PyObject** at = _PyObject_GetDictPtr(holder);
     return at ? *at : NULL;
   }
 #endif
@@ -213,33 +213,33 @@ PyObject* LtInstanceDict(PyObject* object) {
 }
 
 #if PY_VERSION_HEX >= 0x030B0000
-static PyDictValues* InlineValues(PyObject* object) {
+static PyDictValues* InlineValues(PyObject* holder) {
 #if PY_VERSION_HEX >= 0x030D0000
-  if (!(Py_TYPE(object)->tp_flags & Py_TPFLAGS_INLINE_VALUES)) return NULL;
-  PyDictValues* values = _PyObject_InlineValues(object);
+  if (!(Py_TYPE(holder)->tp_flags & Py_TPFLAGS_INLINE_VALUES)) return NULL;
+  PyDictValues* values = _PyObject_InlineValues(holder);
   return values->valid ? values : NULL;
 #elif PY_VERSION_HEX >= 0x030C0000
-  if (!(Py_TYPE(object)->tp_flags & Py_TPFLAGS_MANAGED_DICT)) return NULL;
-  const PyDictOrValues held = *_PyObject_DictOrValuesPointer(object);
+  if (!(Py_TYPE(holder)->tp_flags & Py_TPFLAGS_MANAGED_DICT)) return NULL;
+  const PyDictOrValues held = *_PyObject_DictOrValuesPointer(holder);
   return _PyDictOrValues_IsValues(held) ? _PyDictOrValues_GetValues(held) : NULL;
 #else
-  if (!(Py_TYPE(object)->tp_flags & Py_TPFLAGS_MANAGED_DICT)) return NULL;
-  return *_PyObject_ValuesPointer(object);
+  if (!(Py_TYPE(holder)->tp_flags & Py_TPFLAGS_MANAGED_DICT)) return NULL;
+  return *_PyObject_ValuesPointer(holder);
 #endif
 }
 #endif
 
-PyObject* LtInlineAttributeName(PyObject* object, PyObject* value) {
+PyObject* LtInlineAttributeName(PyObject* holder, PyObject* value) {
 #if PY_VERSION_HEX >= 0x030B0000
-  PyDictValues* values = InlineValues(object);
-  PyDictKeysObject* keys = values ? ((PyHeapTypeObject*)Py_TYPE(object))->ht_cached_keys : NULL;
+  PyDictValues* values = InlineValues(holder);
+  PyDictKeysObject* keys = values ? ((PyHeapTypeObject*)Py_TYPE(holder))->ht_cached_keys : NULL;
   if (!keys || !DK_IS_UNICODE(keys)) return NULL;
   PyDictUnicodeEntry* entries = DK_UNICODE_ENTRIES(keys);
   for (Py_ssize_t i = 0; i < keys->dk_nentries; ++i) {
     if (values->values[i] == value) return entries[i].me_key;
   }
 #else
-  (void)object, (void)value;
+  (void)holder, (void)value;
 #endif
   return NULL;
 }
@@ -290,7 +290,13 @@ PyCodeObject* LtSuspendedLocal(PyObject* holder, PyObject* value, PyObject** nam
 #endif
 }
 
-PyObject* LtFrameBack(PyFrameObject* frame) { return (PyObject*)frame->f_back; }
+void LtFrameWeak(PyFrameObject* frame, PyObject* weak[3]) {
+  weak[0] = (PyObject*)frame->f_back;
+#if PY_VERSION_HEX < 0x030B0000
+  weak[1] = frame->f_globals;
+  weak[2] = frame->f_builtins;
+#endif
+}
 
 // ---- sizes
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <Python.h>
+#include <frameobject.h>
 
 #include <stddef.h>
 
@@ -43,11 +44,11 @@ void LtVisitFrames(LtFrameVisitor visit, void* context);
 // What the interpreter keeps for each thread: its dict (thread locals), its context (ContextVars), exceptions.
 void LtVisitThreadObjects(LtObjectVisitor visit, void* context);
 
-// Name of the attribute of `object` that holds `value` without there being a dict; borrowed; NULL: none does.
-PyObject* LtInlineAttributeName(PyObject* object, PyObject* value);
+// Name of the attribute of `holder` that holds `value` without there being a dict; borrowed; NULL: none does.
+PyObject* LtInlineAttributeName(PyObject* holder, PyObject* value);
 
-// The dict of `object` if there is one by now; never makes one. Borrowed.
-PyObject* LtInstanceDict(PyObject* object);
+// The dict of `holder` if there is one by now; never makes one. Borrowed.
+PyObject* LtInstanceDict(PyObject* holder);
 
 // Code and name of the local through which a suspended generator, coroutine or a left frame holds `value`.
 PyCodeObject* LtSuspendedLocal(PyObject* holder, PyObject* value, PyObject** name);
@@ -56,8 +57,8 @@ PyCodeObject* LtSuspendedLocal(PyObject* holder, PyObject* value, PyObject** nam
 PyObject* LtSlotName(PyCodeObject* code, int index);
 int LtSlotCount(PyCodeObject* code);
 
-// The frame object that a left frame refers to as its caller; borrowed, may be NULL.
-PyObject* LtFrameBack(PyFrameObject* frame);
+// What a frame object refers to beside its variables: its caller, globals and builtins; borrowed, may be NULL.
+void LtFrameWeak(PyFrameObject* frame, PyObject* weak[3]);
 
 // Bytes of a dict's tables.
 Py_ssize_t LtDictBytes(PyObject* dict);

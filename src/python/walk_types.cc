@@ -24,6 +24,7 @@ struct ArrayHead {
   PyObject* descr;
   int flags;
 };
+constexpr uint64_t kFrameSlots = 160;  // what a frame's variables and evaluation stack take, about
 constexpr int kOwnsData = 0x4;
 
 // array.array
@@ -58,6 +59,11 @@ void Classify(PyTypeObject* type, TypeInfo* info) {
       {g_layout.storage_type, Special::kStorage, Kind::kStorage},
       {g_layout.function_type, Special::kContext, Kind::kAutograd},
   };
+  // Variable-sized by their type, without a size field of their own.
+  if (type == &PyGen_Type || type == &PyCoro_Type || type == &PyAsyncGen_Type) {
+    info->special = Special::kGenerator;
+    return;
+  }
   for (const Named& known : builtin) {
     if (!known.type || !PyType_IsSubtype(type, known.type)) continue;
     info->special = known.special;
@@ -154,6 +160,8 @@ uint64_t OwnBytes(PyObject* object, const TypeInfo& info) {
       const TypedArrayHead* array = reinterpret_cast<TypedArrayHead*>(object);
       return fixed + static_cast<uint64_t>(array->allocated) * static_cast<uint64_t>(array->descr->itemsize);
     }
+    case Special::kFrame:
+    case Special::kGenerator: return fixed + kFrameSlots;
     case Special::kSized: return SizedBytes(object, info);
     default: break;
   }

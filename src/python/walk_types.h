@@ -9,7 +9,7 @@ namespace lowtide::walk {
 // What the walk wants to know of a Python type, asked once a type.
 struct TypeInfo {
   enum class Special : uint8_t {
-    kNone, kTensor, kStorage, kContext, kGraphNode, kArray, kDict, kList, kSet, kDeque, kFunction, kType, kFrame, kModule,
+    kNone, kTensor, kStorage, kContext, kGraphNode, kArray, kDict, kList, kSet, kDeque, kFunction, kType, kFrame, kGenerator, kModule,
     kStr, kLong, kByteArray, kTypedArray, kSized,
   };
   PyTypeObject* type = nullptr;
