@@ -64,7 +64,7 @@ def checks(rounds):
 
 
 def under_run(rounds):
-    """Steps with the automatic guard on against off, blocks in alternation."""
+    """Steps with the automatic guard on against off, CPU time of blocks in alternation; off/off is the noise."""
     guard, detach = _autoguard.attach(torch)
     rows = {}
     for name, batch, hidden in (("MLP batch 8, hidden 64", 8, 64), ("MLP batch 64, hidden 512", 64, 512)):
@@ -72,23 +72,28 @@ def under_run(rounds):
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
         x, y = torch.randn(batch, 32), torch.randn(batch, 1)
 
-        def block(alive, steps=100):
+        def block(alive, steps=300):
             guard.alive = alive
             guard.spent = 1.0  # past the credit of a short run
+            guard.mark = None  # the pause of the blocks without it is no step time
             for _ in range(steps):
                 optimizer.zero_grad()
                 F.mse_loss(model(x), y).backward()
                 optimizer.step()
 
-        block(True, 300)
-        pairs = []
-        for _ in range(rounds * 2):
-            started = time.perf_counter()
-            block(False)
-            middle = time.perf_counter()
-            block(True)
-            pairs.append(((time.perf_counter() - middle) / (middle - started), (middle - started) / 100))
-        rows[name] = {"on/off": statistics.median(p[0] for p in pairs), "step_us": statistics.median(p[1] for p in pairs) * 1e6}
+        block(True, 2000)
+        ratios, null = [], []
+        for number in range(rounds * 2):
+            order = (False, True, False) if number % 2 else (True, False, False)
+            times = []
+            for alive in order:
+                started = time.process_time()
+                block(alive)
+                times.append((alive, time.process_time() - started))
+            off = [t for alive, t in times if not alive]
+            ratios.append(next(t for alive, t in times if alive) / off[1])
+            null.append(off[0] / off[1])
+        rows[name] = {"on/off": statistics.median(ratios), "off/off": statistics.median(null), "step_us": off[1] / 300 * 1e6}
     detach()
     return rows
 
