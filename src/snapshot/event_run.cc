@@ -31,6 +31,16 @@ void ReleaseRange(const Source& source, size_t begin, size_t end) {
   if (from < to) madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
 }
 
+void ExpectRange(const Source& source, size_t begin, size_t end) {
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, Linux 5.14; older kernels refuse, and pages come one by one
+  constexpr size_t kMost = 4 << 20;
+  if (!source.mapped || end <= begin) return;
+  const uintptr_t base = reinterpret_cast<uintptr_t>(source.bytes.data());
+  const uintptr_t from = (base + begin) / 4096 * 4096;
+  const uintptr_t to = base + std::min({end, begin + kMost, source.bytes.size()});
+  madvise(reinterpret_cast<void*>(from), to - from, kPopulateRead);
+}
+
 struct EventRun::Cursor {
   const uint8_t* p;
   const uint8_t* end;  // reads of up to kMargin bytes are safe before it
@@ -91,13 +101,38 @@ EventRun::Symbol EventRun::Reference(uint64_t index) const {
 }
 
 EventRun::Symbol EventRun::InternString(std::string_view text) {
+  if (text == last_text_ && !string_text_.empty()) return Make(kString, last_text_id_);
   auto found = string_ids_.find(text);
-  if (found != string_ids_.end()) return Make(kString, found->second);
+  if (found != string_ids_.end()) {
+    last_text_ = found->first;
+    last_text_id_ = found->second;
+    return Make(kString, found->second);
+  }
   const auto id = static_cast<uint32_t>(string_text_.size());
   string_text_.emplace_back(text);
   string_ids_.emplace(string_text_.back(), id);
+  last_text_ = string_text_.back();
+  last_text_id_ = id;
   table_bytes_ += text.size() + 128;
   return Make(kString, id);
+}
+
+EventRun::Symbol EventRun::PredictRun(const uint8_t* begin, const uint8_t* end, size_t* size) const {
+  if (last_stack_ >= next_stack_.size() || next_stack_[last_stack_] == 0) return 0;
+  const uint32_t guess = next_stack_[last_stack_] - 1;
+  const LocalStack& stack = stacks_[guess];
+  if (stack.count >= static_cast<size_t>(end - begin) || begin[stack.count] != op::kAppends) return 0;
+  // Equal bytes from an opcode's start are equal opcodes, and an APPENDS after them ends the list as it did before.
+  if (std::memcmp(raw_.data() + stack.begin, begin, stack.count) != 0) return 0;
+  *size = stack.count;
+  return Make(kStack, guess);
+}
+
+void EventRun::Followed(Symbol stack) {
+  const uint32_t id = IdOf(stack);
+  while (next_stack_.size() <= std::max(id, last_stack_)) next_stack_.push_back(0);
+  next_stack_[last_stack_] = id + 1;
+  last_stack_ = id;
 }
 
 EventRun::Symbol EventRun::InternRun(const uint8_t* begin, size_t size) {
@@ -157,21 +192,23 @@ uint32_t EventRun::InternContext(const LocalContext& context) {
 
 bool EventRun::ParseKey(Cursor& cursor, uint32_t* key) const {
   cursor.SkipFrameOpcode();
-  uint64_t index;
   if (!cursor.more()) return false;
   if (*cursor.p == op::kBinGet) {
-    index = cursor.p[1];
+    *key = short_keys_[cursor.p[1]];
     cursor.p += 2;
-  } else if (*cursor.p == op::kLongBinGet) {
-    index = Read32(cursor.p + 1);
-    cursor.p += 5;
-  } else {
-    return false;
+    return *key != 0;
   }
-  if (index >= prefix_size_ || memo::Kind(prefix_[index]) != Value::kString) return false;
+  if (*cursor.p != op::kLongBinGet) return false;
+  *key = KeyAt(Read32(cursor.p + 1));
+  cursor.p += 5;
+  return *key != 0;
+}
+
+// The key that the memo keeps at `index`; 0 when it is no string or not known yet.
+uint32_t EventRun::KeyAt(uint64_t index) const {
+  if (index >= prefix_size_ || memo::Kind(prefix_[index]) != Value::kString) return 0;
   const uint32_t string = memo::Id(prefix_[index]);
-  *key = string < kKnownCount ? string : kOtherKey;
-  return true;
+  return string && string < kKnownCount ? string : kOtherKey;
 }
 
 bool EventRun::ParseString(Cursor& cursor, Symbol* string) {
@@ -287,6 +324,14 @@ bool EventRun::ParseFrames(Cursor& cursor, Symbol* stack) {
   const uint8_t* begin = cursor.p;
   const uint8_t* p = begin;
   const uint8_t* end = cursor.end;
+  size_t size = 0;
+  if (const Symbol guess = PredictRun(begin, end, &size)) {
+    last_stack_ = IdOf(guess);
+    cursor.p = begin + size + 1;
+    if (cursor.Is(op::kMark)) return false;
+    memo_[slot] = *stack = guess;
+    return true;
+  }
   while (p < end) {
     if (*p == op::kBinGet) {
       p += 2;
@@ -299,6 +344,7 @@ bool EventRun::ParseFrames(Cursor& cursor, Symbol* stack) {
   if (p >= end) return false;
   if (*p == op::kAppends && p != begin) {
     *stack = InternRun(begin, static_cast<size_t>(p - begin));
+    Followed(*stack);
     cursor.p = p + 1;
     if (cursor.Is(op::kMark)) return false;
   } else if (!ParseMixedFrames(cursor, stack)) {
@@ -412,8 +458,10 @@ void EventRun::Rollback(const Checkpoint& to) {
 size_t EventRun::Parse(size_t pos, size_t stop, const uint32_t* prefix, size_t prefix_size) {
   prefix_ = prefix;
   prefix_size_ = prefix_size;
+  for (uint32_t i = 0; i < 256; ++i) short_keys_[i] = KeyAt(i);
   const uint8_t* base = source_.bytes.data();
   if (source_.bytes.size() <= kMargin) return pos;
+  ExpectRange(source_, pos, stop);
   Cursor cursor{base + pos, base + source_.bytes.size() - kMargin};
   for (;;) {
     const auto at = static_cast<size_t>(cursor.p - base);

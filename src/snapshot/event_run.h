@@ -78,11 +78,15 @@ class EventRun {
   bool ParseMixedFrames(Cursor& cursor, Symbol* stack);
   bool ParseFrame(Cursor& cursor, Symbol* frame);
   bool ParseKey(Cursor& cursor, uint32_t* key) const;
+  uint32_t KeyAt(uint64_t index) const;
   bool ParseString(Cursor& cursor, Symbol* string);
   bool ParsePool(Cursor& cursor, LocalContext& context);
   Symbol Reference(uint64_t index) const;
   Symbol InternString(std::string_view text);
   Symbol InternRun(const uint8_t* begin, size_t size);
+  // The predicted stack when the bytes at `begin` are its run, else 0.
+  Symbol PredictRun(const uint8_t* begin, const uint8_t* end, size_t* size) const;
+  void Followed(Symbol stack);
   uint32_t InternContext(const LocalContext& context);
   struct Checkpoint {
     size_t memo, events, items, frames, stacks, late, pairs;
@@ -119,11 +123,19 @@ class EventRun {
     uint32_t stack_plus_one;
   };
   PodVector<Slot> run_slots_;
+  // Training repeats itself: the stack that followed each raw stack the last time is tried first, without a scan.
+  PodVector<uint32_t> next_stack_;
+  uint32_t last_stack_ = 0;
+  std::string_view last_text_;  // of the string interned last, which most events repeat
+  uint32_t last_text_id_ = 0;
+  uint32_t short_keys_[256] = {};  // of BINGET operands; 0 unknown
   size_t runs_used_ = 0;
   uint64_t seed_ = 0, keys_seen_ = 0, table_bytes_ = 0;
 };
 
 // Tells the kernel that the pages of a mapped source between two offsets are not needed again soon.
 void ReleaseRange(const Source& source, size_t begin, size_t end);
+// Tells it that they are about to be read: one call maps what would else be thousands of page faults.
+void ExpectRange(const Source& source, size_t begin, size_t end);
 
 }  // namespace lowtide::snapshot

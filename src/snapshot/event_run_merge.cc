@@ -7,6 +7,7 @@
 namespace lowtide::snapshot {
 
 namespace {
+constexpr size_t kKeepBytes = 4 << 20;     // of buffers, from one piece to the next
 constexpr size_t kForgetEvery = 1 << 16;  // events: a long run is never held twice
 }
 
@@ -168,8 +169,12 @@ void EventRun::Merge(Builder& builder, PodVector<uint32_t>& memo) {
   memo.resize(base + memo_.size());
   for (size_t i = 0; i < memo_.size(); ++i) memo[base + i] = resolver.MemoEntry(memo_[i]);
   builder.event_keys |= keys_seen_;
-  events_.release();
-  memo_.release();
+  if (events_.capacity() * sizeof(Event) > kKeepBytes) {
+    events_.release();
+    memo_.release();
+  }
+  events_.clear();
+  memo_.clear();
   late_actions_.clear();
   pairs_.clear();
 }

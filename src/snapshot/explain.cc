@@ -20,8 +20,7 @@ void CountSegments(const Snapshot& snapshot, DeviceReport& report) {
 }
 
 size_t CountStacks(const Snapshot& snapshot, const DeviceReport& report) {
-  std::vector<bool> used(snapshot.names.stack_count());
-  for (const Event& event : report.lifetimes.events) used[event.stack] = true;
+  std::vector<bool> used = report.lifetimes.stacks;
   for (const Segment& segment : snapshot.segments) {
     if (segment.device != report.device) continue;
     used[segment.stack] = true;

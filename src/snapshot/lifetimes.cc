@@ -26,6 +26,7 @@ void AddSurvivors(const Snapshot& snapshot, int device, const AddressMap& live, 
 Lifetimes FollowLifetimes(const Snapshot& snapshot, int device) {
   Lifetimes out;
   out.device = device;
+  out.stacks.resize(snapshot.names.stack_count());
   AddressMap live;
   uint64_t level = 0, peak = 0;  // relative to the start, so two's complement
   if (const DeviceTrace* trace = snapshot.TraceOf(device)) {
@@ -34,6 +35,7 @@ Lifetimes FollowLifetimes(const Snapshot& snapshot, int device) {
     for (uint32_t i = 0; i < out.events.size(); ++i) {
       const Event& event = out.events[i];
       out.partner[i] = Lifetimes::kNever;
+      out.stacks[event.stack] = true;
       if (event.action() == Action::kAlloc) {
         live.Put(event.address, i);
         level += event.size;
@@ -57,6 +59,8 @@ Lifetimes FollowLifetimes(const Snapshot& snapshot, int device) {
           out.ring_wrapped = true;
           level -= event.size;
         }
+      } else if (event.action() == Action::kOom) {
+        out.has_oom = true;
       }
     }
   }

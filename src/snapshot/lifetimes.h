@@ -31,6 +31,8 @@ struct Lifetimes {
   uint64_t older_bytes = 0;      // held when the trace began
   uint64_t peak_bytes = 0;
   int64_t peak_event = -1;       // -1: before the first event, or no event
+  bool has_oom = false;
+  std::vector<bool> stacks;      // of the trace, by id
   bool ring_wrapped = false;     // frees without an alloc, so the trace lost its beginning
 
   // Requested bytes held after event `index` (-1: before the first). Counts from the start; for plots use Levels().

@@ -88,8 +88,7 @@ void Judge(OomReport& oom, std::optional<uint64_t> capacity, bool expandable) {
 std::vector<OomReport> ExplainOoms(const Snapshot& snapshot, const Lifetimes& lifetimes, CallSites& sites,
                                    std::optional<uint64_t> capacity) {
   std::vector<OomReport> reports;
-  const bool any = std::any_of(lifetimes.events.begin(), lifetimes.events.end(), [](const Event& e) { return e.action() == Action::kOom; });
-  if (!any) return reports;
+  if (!lifetimes.has_oom) return reports;
   const bool expandable = AllocatorConfig::Recorded(snapshot, lifetimes.device).expandable_segments;
   CheckReplay(snapshot, lifetimes.device, [&](size_t index, const Allocator& allocator) {
     const Event& event = lifetimes.events[index];

@@ -13,9 +13,9 @@ constexpr size_t kLeastSteps = 3;
 // Event numbers of the times given, which ascend as the events do but for a few microseconds.
 std::vector<size_t> AtTimes(std::span<const Event> events, const std::vector<int64_t>& times) {
   std::vector<size_t> at;
-  size_t event = 0;
   for (int64_t time : times) {
-    while (event < events.size() && events[event].time_us < time) ++event;
+    const auto found = std::partition_point(events.begin(), events.end(), [&](const Event& event) { return event.time_us < time; });
+    const auto event = static_cast<size_t>(found - events.begin());
     if (event > 0 && event < events.size() && (at.empty() || at.back() < event)) at.push_back(event);
   }
   return at;
