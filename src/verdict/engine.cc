@@ -115,6 +115,7 @@ class Engine::Impl {
   void Note(Growth& growth, std::span<const Block> blocks, const WindowAnswer& answer) const;
   void Look(Growth& growth, double budget, bool short_rule) const;
   std::vector<Block> WholeBlocks() const;
+  std::vector<Block> RawBlocks() const;
   void FillFigures(Judgement& j) const;
   void Classify(Judgement& j, const Growth& growth, bool final) const;
   void ApplyLedger(Judgement& j) const;
@@ -208,11 +209,15 @@ void Engine::Impl::AddBase(const Block& block) {
 // The whole run in 64..128 blocks; before the period is known, from the samples themselves.
 std::vector<Block> Engine::Impl::WholeBlocks() const {
   std::vector<Block> blocks;
-  if (raw_.size() == kRaw) {
-    whole_.CopyTo(blocks);
-    return blocks;
-  }
-  if (Uneven(raw_)) return EqualSpans(raw_);
+  if (raw_.size() == kRaw) whole_.CopyTo(blocks);
+  else if (Uneven(raw_)) blocks = EqualSpans(raw_);
+  else blocks = RawBlocks();
+  TakeOutTemporary(blocks, floor_);
+  return blocks;
+}
+
+std::vector<Block> Engine::Impl::RawBlocks() const {
+  std::vector<Block> blocks;
   size_t length = raw_.size() <= 128 ? 1 : 2;
   size_t period = series::EstimatePeriod(raw_);
   if (period > 1 && raw_.size() / period >= 12) length = std::max(length, period <= 4 ? size_t{4} : period);
@@ -272,13 +277,15 @@ void Engine::Impl::CheckWithdrawal() {
   pyramid_.level(alarm_level_).CopyTo(blocks);
   if (blocks.size() < 16) return;
   // Means of 4 blocks: how far did it come down from its highest?
-  double highest = -1e300, lowest_after = 1e300;
+  double highest = -1e300, lowest_after = 1e300, jump = 0;
+  for (size_t i = 0; i + 1 < blocks.size(); ++i) jump = std::max(jump, blocks[i + 1].low - blocks[i].low);
   for (size_t i = 0; i + 4 <= blocks.size(); ++i) {
     double mean = (blocks[i].low + blocks[i + 1].low + blocks[i + 2].low + blocks[i + 3].low) / 4;
     if (mean > highest) highest = lowest_after = mean;
     lowest_after = std::min(lowest_after, mean);
   }
-  if (lowest_after < growth_.start + 0.3 * (growth_.top - growth_.start) && growth_.top > growth_.start) {
+  if (lowest_after < growth_.start + 0.3 * (growth_.top - growth_.start) && growth_.top > growth_.start &&
+      jump < 0.6 * (highest - growth_.start)) {
     // Twice the height of this tooth is what its successors may reach: collections grow rarer as a program grows.
     double ceiling = growth_.start + 2 * (growth_.top - growth_.start);
     for (size_t l = 0; l <= alarm_level_; ++l) pyramid_.level(l).RaiseHistoryMax(ceiling);

@@ -197,6 +197,32 @@ TEST(Engine, BrokenPointsAreDropped) {
   EXPECT_EQ(j.kind, Kind::kHealthy);
 }
 
+TEST(Engine, ABufferThatComesAndGoesHidesNoLeak) {
+  auto points = Line(300, 29600, 0, 1);
+  for (auto& p : points)
+    if (p.step >= 75 && p.step < 140) p.value += 26e6;
+  auto j = JudgeAll(points);
+  ASSERT_EQ(j.kind, Kind::kLeak);
+  EXPECT_NEAR(*j.bytes_per_step, 29600, 0.1 * 29600);
+  auto flat = Line(300, 0, 0, 1);
+  for (auto& p : flat)
+    if (p.step >= 75 && p.step < 140) p.value += 26e6;
+  EXPECT_NE(JudgeAll(flat).kind, Kind::kLeak);
+}
+
+TEST(Engine, ReadingsMayComeAtUnevenDistances) {
+  auto leak = Line(300, 20000, 0, 1), filled = Line(300, 0, 0, 1);
+  for (auto& p : filled) p.value += 11264.0 * static_cast<double>(std::min<uint64_t>(p.step, 130));
+  auto thin = [](std::vector<Point> points) {  // every step at first, every tenth later
+    std::erase_if(points, [](auto& p) { return p.step > 100 && p.step % 10 != 0; });
+    return points;
+  };
+  auto j = JudgeAll(thin(leak));
+  ASSERT_EQ(j.kind, Kind::kLeak);
+  EXPECT_NEAR(*j.bytes_per_step, 20000, 400);
+  EXPECT_NE(JudgeAll(thin(filled)).kind, Kind::kLeak);
+}
+
 TEST(Engine, DriftOfTheHeapIsNoLeakUntilItMatters) {
   EngineOptions heap;
   heap.pool = "heap";

@@ -112,20 +112,56 @@ WindowAnswer TestWindow(std::span<const Block> blocks, const WindowQuestion& q, 
   return a;
 }
 
+void TakeOutTemporary(std::vector<Block>& blocks, double noise_floor) {
+  size_t n = blocks.size();
+  if (n < 16) return;
+  std::vector<double> y(n);
+  for (int round = 0; round < 4; ++round) {
+    for (size_t i = 0; i < n; ++i) y[i] = blocks[i].low;
+    double least = 40 * std::max(series::FlickerOf(y), noise_floor), best = least;
+    size_t from = 0, to = 0;
+    // A change may take two blocks, the one that straddles it included.
+    for (size_t i = 1; i + 2 < n; ++i) {
+      double rise = y[std::min(i + 1, n - 1)] - y[i - 1];
+      if (rise <= best) continue;
+      for (size_t k = i + 2; k + 1 < n; ++k) {
+        double fall = y[k - 1] - y[k + 1];
+        if (std::abs(fall - rise) > 0.15 * rise) continue;
+        best = rise, from = i, to = k;
+        break;
+      }
+    }
+    if (best <= least) return;
+    double before = y[from - 1], after = y[std::min(to + 1, n - 1)];
+    double inside_first = y[std::min(from + 1, to - 1)], inside_last = y[to - 1];
+    // The level outside goes on from where it was at both ends; what happened inside is kept.
+    double up = inside_first - before, down = inside_last - after;
+    for (size_t i = from; i <= to; ++i) {
+      double share = to > from ? static_cast<double>(i - from) / static_cast<double>(to - from) : 0, height = up + (down - up) * share;
+      bool edge = i == from || i == to;
+      for (double* v : {&blocks[i].low, &blocks[i].min, &blocks[i].peak}) *v -= edge ? 0 : height;
+      if (edge) blocks[i].low = blocks[i].min = i == from ? before : after;
+    }
+  }
+}
+
 double ReclaimedCeiling(std::span<const Block> blocks, double noise_floor) {
   std::vector<double> y;
   for (size_t i = 0; i + 2 <= blocks.size(); ++i) y.push_back((blocks[i].low + blocks[i + 1].low) / 2);
   if (y.size() < 8) return -1e300;
   double flicker = std::max(series::FlickerOf(y), noise_floor), ceiling = -1e300;
-  double floor = y[0], top = y[0];
+  double floor = y[0], top = y[0], jump = 0, previous = y[0], before = y[0];
   for (double v : y) {
-    if (v > top) top = v;
-    // It fell by most of the tooth's height, which is more than noise can be.
-    if (top - floor > 12 * flicker && v < floor + 0.3 * (top - floor)) {
-      ceiling = std::max(ceiling, floor + 2 * (top - floor));
-      floor = top = v;
+    // Means of two blocks show a jump in two parts.
+    jump = std::max(jump, v - before);
+    before = previous, previous = v;
+    top = std::max(top, v);
+    if (v < floor || (top - floor > 12 * flicker && v < floor + 0.3 * (top - floor))) {
+      // It fell by most of the tooth's height, which is more than noise can be. What came at once and went at once was
+      // a temporary block; a tooth grows.
+      if (top - floor > 12 * flicker && jump < 0.6 * (top - floor)) ceiling = std::max(ceiling, floor + 2 * (top - floor));
+      floor = top = v, jump = 0;
     }
-    if (v < floor) floor = top = v;
   }
   return ceiling;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "series/blocks.h"
 #include "series/trend.h"
@@ -37,6 +38,10 @@ struct WindowAnswer {
 // rising, the floor agrees, new territory, the peak rises in parallel, the shape does not slow down.
 // `screen`: stop early when not even uncorrelated noise could pass.
 WindowAnswer TestWindow(std::span<const series::Block> blocks, const WindowQuestion& question, bool screen = true);
+
+// Takes out what came at once and went at once (a buffer that lived for a while, in the program or in what watches it):
+// a rise between neighbours far beyond the flicker, and a later fall of the same size. At most four.
+void TakeOutTemporary(std::vector<series::Block>& blocks, double noise_floor);
 
 // What the run has given back already: the highest tooth that fell to where it began. Twice its height is what its
 // successors may reach (collections grow rarer as a program grows). -1e300 when nothing ever came back.
