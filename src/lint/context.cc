@@ -204,7 +204,7 @@ NodeId TrainingLoop(const Module& m, const Flow& flow, NodeId id) {
 bool IsEpochLoop(const Module& m, NodeId loop) {
   if (m.KindOf(loop) == Kind::kFor) {
     NodeId left = m.Child(loop, Field::k_left);
-    return left && HasHint(m.Text(left), {"epoch", "ep"}) && m.KindOf(left) == Kind::kIdentifier;
+    return left && m.KindOf(left) == Kind::kIdentifier && (HasHint(m.Text(left), {"epoch"}) || m.Text(left) == "ep" || m.Text(left) == "e");
   }
   NodeId test = m.Child(loop, Field::k_condition);
   return test && HasHint(m.Text(test), {"epoch"});
