@@ -378,7 +378,7 @@ Atom Executor::TypeTested(NodeId test) const {
   for (NodeId id = test; id < m_[test].last; ++id) {
     if (m_.KindOf(id) == Kind::kAttribute && m_.LastName(id) == kA_requires_grad) return m_.Path(m_.Child(id, Field::k_object));
     if (m_.KindOf(id) != Kind::kCall) continue;
-    if (In(m_.CalleeName(id), {kA_isinstance, kA_is_tensor, kA_hasattr, kA_issubclass})) return m_.Path(m_.Argument(id, 0));
+    if (In(m_.CalleeName(id), {kA_isinstance, kA_is_tensor, kA_hasattr, kA_type})) return m_.Path(m_.Argument(id, 0));
   }
   return kNoAtom;
 }
@@ -642,7 +642,10 @@ Value Executor::EvalUncached(NodeId id) {
       Value a = Eval(first);
       Eval(test);
       Value b = Eval(other);
-      if (Atom tested = TypeTested(test); tested && !a.attached() && !a.params && m_.Path(other) == tested) return a;
+      if (Atom tested = TypeTested(test)) {  // x.item() if torch.is_tensor(x) else x, and the other way round
+        if (!a.attached() && !a.params && m_.Path(other) == tested) return a;
+        if (!b.attached() && !b.params && m_.Path(first) == tested) return b;
+      }
       return Union(a, b);
     }
     case Kind::kNamed: {

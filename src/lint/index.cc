@@ -13,7 +13,7 @@ namespace {
 
 // The folder below what all paths share, for files of a package: "src/pkg/a/b.py" and "src/pkg/c.py" belong together
 // when src/pkg/__init__.py exists.
-void FindPackages(const std::vector<const ModuleFacts*>& modules, std::unordered_map<const ModuleFacts::Data*, uint64_t>& packages) {
+void FindPackages(const std::vector<const ModuleFacts*>& modules, Index::Data& index) {
   if (modules.empty()) return;
   std::string_view shared = modules[0]->path();
   for (const ModuleFacts* facts : modules) {
@@ -34,14 +34,16 @@ void FindPackages(const std::vector<const ModuleFacts*>& modules, std::unordered
   }
   for (const ModuleFacts* facts : modules) {
     std::string_view folder = top(facts->path());
-    if (is_package.count(folder)) packages[&facts->data()] = HashName(folder);
+    if (!is_package.count(folder)) continue;
+    index.packages[&facts->data()] = HashName(folder);
+    index.package_names[&facts->data()] = HashName(folder.substr(folder.rfind('/') + 1));
   }
 }
 
 }  // namespace
 
 Index::Index(const std::vector<const ModuleFacts*>& modules) : Index() {
-  FindPackages(modules, data_->packages);
+  FindPackages(modules, *data_);
   for (const ModuleFacts* facts : modules) {
     const ModuleFacts::Data& module = facts->data();
     for (const FunctionFacts& function : module.functions) {
@@ -209,6 +211,8 @@ bool CalledNearby(const Query& query, const ModuleFacts::Data& module, const Ind
     if (ref.module == &module || Imports(*ref.module, module.stem) || Imports(module, ref.module->stem)) return true;
     auto mine = index.packages.find(&module), theirs = index.packages.find(ref.module);
     if (mine != index.packages.end() && theirs != index.packages.end() && mine->second == theirs->second) return true;
+    auto library = index.package_names.find(ref.module);
+    if (library != index.package_names.end() && Imports(module, library->second)) return true;  // the library does it
     // Both imported by the same program.
     for (uint64_t name : {module.stem, ref.module->stem}) {
       uint64_t other = name == module.stem ? ref.module->stem : module.stem;

@@ -21,7 +21,8 @@ struct Index::Data {
   std::unordered_map<uint64_t, std::vector<FunctionRef>> functions;  // by name
   std::unordered_map<uint64_t, std::vector<CallRef>> calls;          // by callee
   std::unordered_map<uint64_t, std::vector<const ClassFacts*>> classes;
-  std::unordered_map<const ModuleFacts::Data*, uint64_t> packages;  // top folder, where it is a Python package
+  // The top folder, where it is a Python package: its path, and the name it is imported by.
+  std::unordered_map<const ModuleFacts::Data*, uint64_t> packages, package_names;
   std::unordered_map<uint64_t, std::vector<const LoaderFacts*>> loaders;  // by dataset class
   std::unordered_map<uint64_t, std::vector<const ModuleFacts::Data*>> importers;  // by imported name or stem
 };

@@ -28,6 +28,10 @@ void CheckMeter(const Scope& scope, Reporter& report) {
         report.Drop();
         continue;
       }
+      // What is not called a loss may be any object: the project itself must say that it is attached.
+      if (!(HintsOf(m.Text(given)) & kHintLoss)) {
+        for (Query& query : pending.queries) query.confirm |= query.ask == Ask::kAttached;
+      }
       if (function > 0 && !CallsBackward(m, flow, m.functions()[function].body)) {
         pending.Needs({Ask::kCallerHasGrad, false, 255, 0, HashName(m.Name(m.functions()[function].name)), 0});
       }

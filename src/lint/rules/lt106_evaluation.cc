@@ -18,6 +18,10 @@ class Rule106 {
     for (const auto& [name, target] : m_.imports()) {
       if (target.compare(0, 5, "torch") == 0) return true;
     }
+    for (const auto& [name, target] : m_.imports()) {
+      std::string_view root = std::string_view(target).substr(0, target.find('.'));
+      if (root == "mxnet" || root == "tensorflow" || root == "keras" || root == "paddle" || root == "jax" || root == "mindspore") return false;
+    }
     return m_.Has(kA_torch) || m_.Has(kA_backward) || m_.Has(kA_zero_grad);
   }
 
@@ -44,6 +48,8 @@ class Rule106 {
   bool IsForward(NodeId call, Atom name) const {
     NodeId callee = m_.Callee(call);
     if (m_.IsTorch(callee) || IsBuilderName(m_.Name(name))) return false;
+    NodeId list = m_.Child(call, Field::k_arguments);
+    if (!list || !m_.First(list)) return false;  // nothing is evaluated: a constructor, a getter
     if (flow_.Of(callee).flags & kModel) return true;
     if (name == kA_self || name == kA_forward) return true;
     int in_file = flow_.ResolveCall(call);
@@ -78,7 +84,7 @@ class Rule106 {
       if (!eval_call || !SharedLoop(eval_call, info.body)) return;
     } else if (eval_call && !by_name) {
       if (LooksLikeTraining(name) && !m_.EnclosingLoop(forward)) return;
-      if (!m_.EnclosingLoop(forward) && name != "main") return;
+      if (!m_.EnclosingLoop(forward)) return;
       if (forward < eval_call) return;
       if (HasHint(name, {"export", "onnx", "convert", "trace", "quant", "benchmark", "profile", "explain", "attack", "cam", "grad", "visual", "init"})) return;
       if (FollowedByTrain(eval_call, forward)) return;

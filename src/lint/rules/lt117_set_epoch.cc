@@ -20,6 +20,8 @@ void CheckSetEpoch(const Scope& scope, Reporter& report) {
     if (!dataset || EvaluationName(m.Text(dataset))) continue;
     int function = m.FunctionOf(call);
     std::string_view name = m.Name(m.functions()[function].name);
+    NodeId around = m.EnclosingLoop(call);  // for sample in config["test_dataset"]
+    if (around && m.KindOf(around) == Kind::kFor && EvaluationName(m.Text(m.Child(around, Field::k_right)))) continue;
     if (EvaluationName(name) || IsTestFile(m.path())) continue;
     bool trains = m.Has(kA_epoch) || m.Has(kA_epochs) || m.Has(kA_backward) || m.Has(kA_num_epochs) || HasHint(m.Text(dataset), {"train"}) || HasHint(name, {"train"});
     if (!trains) continue;
