@@ -36,6 +36,9 @@ class Recorder:
             torch.set_anomaly_enabled(*self.before)
             self.on = False
 
+    def __del__(self):  # whoever asked is gone while it was still on
+        self.stop()
+
 
 class NonFinite:
     """One report per run: made at once, made better when the next forward gives the line."""

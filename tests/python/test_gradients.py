@@ -11,6 +11,14 @@ from lowtide.gradients import AdaptiveLimit, Gradients  # noqa: E402
 from lowtide.gradients_scan import scale, scan  # noqa: E402
 
 
+@pytest.fixture(autouse=True)
+def pytorch_as_found():
+    """A check that saw a NaN waits for the next forward with PyTorch's tracebacks on; no forward follows here."""
+    before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    yield
+    torch.set_anomaly_enabled(*before)
+
+
 def with_gradient(gradient):
     parameter = nn.Parameter(torch.zeros(gradient.shape, dtype=gradient.dtype))
     parameter.grad = gradient
