@@ -7,6 +7,7 @@ the workers. A worker that does not grow pays two reads of /proc/self/statm.
 
 import os
 import sys
+import time
 
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _LEAST_GROWTH = 256 << 10  # bytes of private memory between two looks before a census is worth its pause
@@ -57,6 +58,7 @@ class _Watch:
         if not grown:
             self.look_at = self.batches + min(200, max(12, self.batches))
             return
+        before = _private_bytes()
         from lowtide import _census
 
         self.census = _census.Census(scoped=True)
@@ -64,15 +66,30 @@ class _Watch:
             self.second_at = self.batches + _SPAN
         else:
             self.done = True
+        _own_up(before)
 
     def _second(self):
         self.done = True
+        before = _private_bytes()
         self.census.second(self.batches)
         rank, number = _rank(), _worker_number()
         for row in self.census.rows:
             row.update(rank=rank, pool="workers", root=f"{row['root']}, in DataLoader worker {number}")
         self.census.write(None, rank, f"-worker{number}-{os.getpid()}")
         self.census = None
+        _own_up(before)
+
+
+def _own_up(before):
+    """Gives freed pages back and leaves a line with what the census took in this process: the moment (ns of
+    CLOCK_MONOTONIC) and the bytes, for the report to take off the worker's figures."""
+    try:
+        ctypes = __import__("ctypes")
+        ctypes.CDLL(None).malloc_trim(0)
+        with open(os.path.join(os.environ["LOWTIDE_RUN_DIR"], f"census-worker-{os.getpid()}.txt"), "a") as file:
+            file.write(f"{time.monotonic_ns()} {_private_bytes() - before}\n")
+    except (OSError, KeyError, AttributeError, ImportError) as error:
+        error.__traceback__ = None
 
 
 def _rank():

@@ -1,7 +1,11 @@
 #include "cli/judge.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 
 namespace lowtide::cli {
 namespace {
@@ -193,6 +197,23 @@ void RankJudge::AddDevices(const record::Ring& ring, uint64_t until_step) {
   }
 }
 
+// Bytes that a worker's own censuses had taken by then: the worker leaves them in a file beside its rank's ring.
+double RankJudge::OwnBytes(const record::Ring& ring, const record::WorkerRecord& record) {
+  auto [at, fresh] = worker_censuses_.try_emplace(record.pid);
+  auto& [seen, lines] = at->second;
+  if (fresh || record.mono_ns > seen + 2'000'000'000) {
+    seen = record.mono_ns;
+    lines.clear();
+    std::filesystem::path folder = std::filesystem::path(ring.path()).parent_path();
+    std::ifstream file(folder / fmt::format("census-worker-{}.txt", record.pid));
+    int64_t moment = 0;
+    for (double bytes = 0; file >> moment >> bytes;) lines.emplace_back(moment, bytes);
+  }
+  double own = 0;
+  for (const auto& [moment, bytes] : lines) own += moment <= record.mono_ns ? bytes : 0;
+  return own;
+}
+
 // Samples of one moment share a step: their sum is the pool's figure.
 void RankJudge::AddWorkers(const record::Ring& ring) {
   const auto& workers = ring.workers();
@@ -202,7 +223,8 @@ void RankJudge::AddWorkers(const record::Ring& ring) {
     point.step = workers[end].step;
     point.time_s = static_cast<double>(workers[end].mono_ns) * 1e-9;
     for (; end < workers.size() && workers[end].step == point.step; ++end) {
-      if (workers[end].alive && workers[end].rss_anon_bytes != kAbsent) point.value += Bytes(workers[end].rss_anon_bytes);
+      if (!workers[end].alive || workers[end].rss_anon_bytes == kAbsent) continue;
+      point.value += Bytes(workers[end].rss_anon_bytes) - OwnBytes(ring, workers[end]);
     }
     workers_seen_ = end;
     if (point.value > 0) Add("workers", point);
@@ -239,6 +261,8 @@ RankJudge::Pool& RankJudge::PoolOf(const std::string& name, double first_value) 
   verdict::EngineOptions options;
   options.pool = name == "python" ? "heap" : name;
   options.rank = rank_;
+  // Below this the C heap and Python move by themselves: caches by shape, compiled patterns, interned strings.
+  if (name == "heap" || name == "python") options.min_growth = 1e6;
   if (auto known = device_capacity_.find(name); known != device_capacity_.end()) options.capacity = known->second;
   bool in_process = name == "cpu" || name == "heap" || name == "python" || name == "host";
   // What the process holds beside this pool counts against the same limit.

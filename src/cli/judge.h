@@ -49,6 +49,7 @@ class RankJudge {
   void NoteCensuses(const record::Ring& ring, uint64_t before_step);
   void AddDevices(const record::Ring& ring, uint64_t until_step);
   void AddWorkers(const record::Ring& ring);
+  double OwnBytes(const record::Ring& ring, const record::WorkerRecord& record);
   void AddMarks(const record::Ring& ring, uint64_t until_step);
   void AddLooks(const std::vector<record::LedgerLook>& looks, uint64_t until_step);
   void Add(const std::string& pool, series::Point point);
@@ -64,6 +65,8 @@ class RankJudge {
   std::map<std::string, Pool> pools_;
   uint64_t last_step_ = 0, last_device_step_ = 0, last_look_ = 0;
   size_t marks_seen_ = 0, workers_seen_ = 0, events_seen_ = 0;
+  // By pid: when the file was read last, and (moment in ns, bytes) of each census.
+  std::map<int32_t, std::pair<int64_t, std::vector<std::pair<int64_t, double>>>> worker_censuses_;
   double own_heap_ = 0, own_resident_ = 0;  // bytes that censuses took
 };
 
