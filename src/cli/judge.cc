@@ -16,6 +16,8 @@ using record::StepRecord;
 // Python's small blocks are counted, not weighed; most that pile up are numbers, strings and tuples.
 constexpr double kPythonBlockBytes = 40;
 constexpr size_t kShownPoints = 512;
+// Below this the C heap and Python's blocks move by themselves: caches by shape, compiled patterns, interned strings.
+constexpr double kHeapProofBytes = 1e6;
 
 series::Phase PhaseOf(record::Phase phase) {
   switch (phase) {
@@ -48,6 +50,18 @@ std::optional<series::Phase> EventOf(const record::MarkRecord& mark) {
 }
 
 double Bytes(int64_t figure) { return figure == kAbsent ? series::Point::kUnknown : static_cast<double>(figure); }
+
+// A rise of the C heap that has brought little yet is a leak only once it has brought more.
+void DoubtSmallHeap(verdict::Judgement& heap) {
+  double rate = heap.bytes_per_step.value_or(0);
+  double grown = rate * (heap.last_step - heap.onset_step.value_or(heap.first_step));
+  if (heap.kind != verdict::Kind::kLeak || heap.from_ledger || grown >= kHeapProofBytes) return;
+  heap.kind = verdict::Kind::kInsufficient;
+  heap.alarm = false;
+  heap.steps_needed = rate > 0 ? (kHeapProofBytes - grown) / rate : 1000;
+  heap.note = "so little also comes from caches that fill";
+  heap.note_zh = "如此少量的增长也可能来自正在填充的缓存";
+}
 
 // Python's blocks are part of the pool `heap`, but are sampled at other steps than the C heap: judged apart, told as one.
 void MergePython(std::vector<verdict::Judgement>& judgements) {
@@ -261,8 +275,6 @@ RankJudge::Pool& RankJudge::PoolOf(const std::string& name, double first_value) 
   verdict::EngineOptions options;
   options.pool = name == "python" ? "heap" : name;
   options.rank = rank_;
-  // Below this the C heap and Python move by themselves: caches by shape, compiled patterns, interned strings.
-  if (name == "heap" || name == "python") options.min_growth = 1e6;
   if (auto known = device_capacity_.find(name); known != device_capacity_.end()) options.capacity = known->second;
   bool in_process = name == "cpu" || name == "heap" || name == "python" || name == "host";
   // What the process holds beside this pool counts against the same limit.
@@ -293,6 +305,7 @@ std::vector<verdict::Judgement> RankJudge::Judge(bool final) {
   auto add = [&](const std::string& name, const Pool& pool) {
     judgements.push_back(pool.engine->Judge(final));
     judgements.back().pool = name;
+    if (name == "heap" || name == "python") DoubtSmallHeap(judgements.back());
   };
   for (const char* first : {"cpu", "heap"}) {
     if (auto pool = pools_.find(first); pool != pools_.end()) add(first, pool->second);
