@@ -63,6 +63,22 @@ void DoubtSmallHeap(verdict::Judgement& heap) {
   heap.note_zh = "如此少量的增长也可能来自正在填充的缓存";
 }
 
+// CPU tensors lie in the C heap. Where they are counted exactly and do not leak, the rest of the heap decides: sawtooths
+// of tensors that the collector frees now and then are no news there.
+void JudgeHeapByItsRest(std::vector<verdict::Judgement>& judgements) {
+  auto find = [&](const char* pool) {
+    return std::find_if(judgements.begin(), judgements.end(), [&](const auto& judgement) { return judgement.pool == pool; });
+  };
+  auto rest = find("rest"), heap = find("heap"), cpu = find("cpu");
+  if (rest == judgements.end()) return;
+  bool tensors_leak = cpu != judgements.end() && cpu->kind == verdict::Kind::kLeak;
+  if (!tensors_leak && heap != judgements.end()) {
+    *heap = *rest;
+    heap->pool = "heap";
+  }
+  judgements.erase(find("rest"));
+}
+
 // Python's blocks are part of the pool `heap`, but are sampled at other steps than the C heap: judged apart, told as one.
 void MergePython(std::vector<verdict::Judgement>& judgements) {
   auto find = [&](const char* pool) {
@@ -186,6 +202,7 @@ void RankJudge::AddStep(const StepRecord& record) {
   };
   if (exact_cpu_) add("cpu", Bytes(record.cpu_bytes), Bytes(record.cpu_peak_bytes));
   add("heap", Bytes(record.heap_bytes) - own_heap_);
+  if (exact_cpu_) add("rest", Bytes(record.heap_bytes) - own_heap_ - Bytes(record.cpu_bytes));
   add("python", kPythonBlockBytes * Bytes(record.python_blocks));
   add("host", Bytes(record.rss_bytes) - own_resident_);
   if (reports_) add("shm", Bytes(record.shm_tensor_bytes));
@@ -273,10 +290,10 @@ RankJudge::Pool& RankJudge::PoolOf(const std::string& name, double first_value) 
   Pool& pool = pools_[name];
   if (pool.engine) return pool;
   verdict::EngineOptions options;
-  options.pool = name == "python" ? "heap" : name;
+  options.pool = name == "python" || name == "rest" ? "heap" : name;
   options.rank = rank_;
   if (auto known = device_capacity_.find(name); known != device_capacity_.end()) options.capacity = known->second;
-  bool in_process = name == "cpu" || name == "heap" || name == "python" || name == "host";
+  bool in_process = name == "cpu" || name == "heap" || name == "rest" || name == "python" || name == "host";
   // What the process holds beside this pool counts against the same limit.
   if (in_process && limit_ > 0) options.capacity = limit_ - std::max(0.0, other_memory_ - first_value);
   pool.capacity = options.capacity;
@@ -305,7 +322,7 @@ std::vector<verdict::Judgement> RankJudge::Judge(bool final) {
   auto add = [&](const std::string& name, const Pool& pool) {
     judgements.push_back(pool.engine->Judge(final));
     judgements.back().pool = name;
-    if (name == "heap" || name == "python") DoubtSmallHeap(judgements.back());
+    if (name == "heap" || name == "rest" || name == "python") DoubtSmallHeap(judgements.back());
   };
   for (const char* first : {"cpu", "heap"}) {
     if (auto pool = pools_.find(first); pool != pools_.end()) add(first, pool->second);
@@ -313,6 +330,7 @@ std::vector<verdict::Judgement> RankJudge::Judge(bool final) {
   for (const auto& [name, pool] : pools_) {
     if (name != "cpu" && name != "heap") add(name, pool);
   }
+  JudgeHeapByItsRest(judgements);
   MergePython(judgements);
   return judgements;
 }
@@ -327,7 +345,7 @@ bool RankJudge::Suspicious() {
 std::vector<report::SeriesView> RankJudge::Series() const {
   std::vector<report::SeriesView> views;
   for (const auto& [name, pool] : pools_) {
-    if (name == "python") continue;
+    if (name == "python" || name == "rest") continue;
     report::SeriesView view{name, rank_, pool.shown, pool.capacity, pool.now};
     // The lower edge: what later steps never went below.
     for (size_t i = view.points.size(); i-- > 1;) {
