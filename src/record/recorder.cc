@@ -18,7 +18,7 @@ namespace lowtide::record {
 namespace {
 
 // Parts per million of the run's time, and what a run may use up at its start.
-constexpr Budget kHeapBudget(1000, 6'000'000), kHostBudget(500, 4'000'000), kPythonBudget(1000, 10'000'000),
+constexpr Budget kHeapBudget(1000, 12'000'000), kHostBudget(500, 4'000'000), kPythonBudget(1000, 10'000'000),
     kWorkerBudget(500, 5'000'000);
 // The interpreter counts its blocks by going through all of them: where that is slow, not at every step even at first.
 constexpr int64_t kSlowCountNs = 50'000;
