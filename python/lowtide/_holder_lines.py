@@ -230,9 +230,24 @@ def forget():
     _texts.clear()
 
 
+_installed = {}
+
+
 def is_library(path):
-    return (not path or path.startswith("<") or "site-packages" in path or "dist-packages" in path
-            or "/lib/python3" in path or os.sep + "lowtide" + os.sep in path)
+    """Is it code that was installed rather than written here: in site-packages, or beside packages' .dist-info?"""
+    if (not path or path.startswith("<") or "site-packages" in path or "dist-packages" in path
+            or "/lib/python3" in path or os.sep + "lowtide" + os.sep in path):
+        return True
+    folder = os.path.dirname(path)
+    if folder not in _installed:
+        top = folder
+        while os.path.exists(os.path.join(top, "__init__.py")):
+            top = os.path.dirname(top)
+        try:
+            _installed[folder] = any(name.endswith(".dist-info") for name in os.listdir(top))
+        except OSError:
+            _installed[folder] = False
+    return _installed[folder]
 
 
 def user_files():
