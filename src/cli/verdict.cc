@@ -23,10 +23,12 @@ report::SeriesView ViewOf(const series::Series& series, std::optional<double> ca
   for (size_t i = 0; i < series.points.size(); i += std::max<size_t>(1, stride)) {
     size_t end = std::min(series.points.size(), i + stride);
     double low = series.points[i].value, high = low;
-    for (size_t k = i; k < end; ++k) low = std::min(low, series.points[k].value), high = std::max(high, series.points[k].value);
+    for (size_t k = i; k < end; ++k)
+      low = std::min(low, series.points[k].value), high = std::max(high, series.points[k].value);
     view.points.push_back({series.points[i].step, high, low});
   }
-  for (size_t i = view.points.size(); i-- > 1;) view.points[i - 1].low = std::min(view.points[i - 1].low, view.points[i].low);
+  for (size_t i = view.points.size(); i-- > 1;)
+    view.points[i - 1].low = std::min(view.points[i - 1].low, view.points[i].low);
   return view;
 }
 
@@ -81,7 +83,8 @@ std::string Headline(const verdict::Judgement& j, const Terminal& terminal) {
   std::string colored = bad ? terminal.Red(name) : mind ? terminal.Yellow(name) : terminal.Green(name);
   std::string where = j.pool + (j.ranks > 1 || j.rank > 0 ? fmt::format(", rank {}", j.rank) : "");
   std::string sure = j.confidence > 0 ? fmt::format("  ({:.3g} % sure)", 100 * j.confidence) : "";
-  return fmt::format("{}{}  {}{}\n", colored, j.alarm ? terminal.Red(" ALARM") : "", terminal.Bold(where), terminal.Dim(sure));
+  return fmt::format("{}{}  {}{}\n", colored, j.alarm ? terminal.Red(" ALARM") : "", terminal.Bold(where),
+                     terminal.Dim(sure));
 }
 
 void PrintText(const Judged& judged, const Terminal& terminal, bool zh) {
@@ -91,7 +94,8 @@ void PrintText(const Judged& judged, const Terminal& terminal, bool zh) {
     bool long_form = j.kind != verdict::Kind::kHealthy || judged.judgements.size() <= 2;
     if (long_form && judged.table.series[i].points.size() > 1)
       fmt::print("{}", report::PlotSeries(ViewOf(judged.table.series[i], j.capacity), terminal));
-    fmt::print("  {} {}\n", terminal.Dim(zh ? "原因" : "why "), zh ? verdict::ReasonZh(j) : verdict::Reason(j));
+    fmt::print("  {} {}\n", terminal.Dim(zh ? "原因" : "why "),
+               zh ? verdict::ReasonZh(j) : verdict::Reason(j));
     std::string help = zh ? verdict::HelpZh(j) : verdict::Help(j);
     auto finding = verdict::ToFinding(j);
     if (!help.empty()) fmt::print("  {} {}\n", terminal.Dim(zh ? "建议" : "next"), help);
@@ -99,15 +103,18 @@ void PrintText(const Judged& judged, const Terminal& terminal, bool zh) {
     fmt::print("\n");
   }
   for (auto& finding : judged.document.findings)
-    if (finding.code == "LT910") fmt::print("{} {}\n", terminal.Dim("note LT910"), zh ? finding.message_zh : finding.message);
+    if (finding.code == "LT910")
+      fmt::print("{} {}\n", terminal.Dim("note LT910"), zh ? finding.message_zh : finding.message);
 }
 
 }  // namespace
 
 int Verdict(const VerdictOptions& options, const CommonOptions& common) {
   Judged judged = Judge(options);
-  if (options.format == "json") fmt::print("{}\n", finding::ToJson(judged.document));
-  else PrintText(judged, TerminalFor(1, common), common.lang == "zh");
+  if (options.format == "json")
+    fmt::print("{}\n", finding::ToJson(judged.document));
+  else
+    PrintText(judged, TerminalFor(1, common), common.lang == "zh");
   return FailOn(judged.document.findings, options.fail_on, 0);
 }
 

@@ -9,9 +9,9 @@
 namespace lowtide::cli {
 
 struct VerdictOptions {
-  std::string file;              // "-": standard input
+  std::string file;             // "-": standard input
   std::string format = "text";  // text, json
-  uint64_t capacity = 0;         // bytes; 0: unknown
+  uint64_t capacity = 0;        // bytes; 0: unknown
   std::string fail_on = "error";
 };
 

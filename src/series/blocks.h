@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-// Bounded memory of an unbounded series: blocks of consecutive samples, in a pyramid of ever longer ones for the recent
-// past, and one ring that always spans the whole run.
+// Bounded memory of an unbounded series: blocks of consecutive samples, in a pyramid of ever longer ones for
+// the recent past, and one ring that always spans the whole run.
 namespace lowtide::series {
 
 // A few consecutive samples. Steps are the first and the last of them.
@@ -68,7 +68,8 @@ class Pyramid {
   std::array<uint8_t, kLevels> waiting_size_{};
 };
 
-// Base blocks merged in pairs whenever 2 * kHalf are full, so that between kHalf and 2 * kHalf equal blocks span the run.
+// Base blocks merged in pairs whenever 2 * kHalf are full, so that between kHalf and 2 * kHalf equal blocks
+// span the run.
 class WholeRun {
  public:
   static constexpr size_t kHalf = 64;

@@ -19,7 +19,9 @@ TEST(Blocks, LowIsTheSecondSmallestOfFour) {
 
 TEST(Blocks, PyramidKeepsTheNewest) {
   Pyramid pyramid;
-  for (int i = 0; i < 1000; ++i) pyramid.Add({static_cast<double>(i), static_cast<double>(i), 0, static_cast<double>(i), static_cast<double>(i)});
+  for (int i = 0; i < 1000; ++i)
+    pyramid.Add(
+        {static_cast<double>(i), static_cast<double>(i), 0, static_cast<double>(i), static_cast<double>(i)});
   std::vector<Block> blocks;
   pyramid.level(0).CopyTo(blocks);
   ASSERT_EQ(blocks.size(), BlockRing::kBlocks);

@@ -21,11 +21,16 @@ double UnitOf(std::string_view unit) {
   if (!rest.empty() && rest != "b" && rest != "bytes" && rest != "byte") return 0;
   double base = binary ? 1024 : 1000;
   switch (lower[0]) {
-    case 'k': return base;
-    case 'm': return base * base;
-    case 'g': return base * base * base;
-    case 't': return base * base * base * base;
-    default: return 0;
+    case 'k':
+      return base;
+    case 'm':
+      return base * base;
+    case 'g':
+      return base * base * base;
+    case 't':
+      return base * base * base * base;
+    default:
+      return 0;
   }
 }
 
@@ -34,14 +39,19 @@ double ParseAmount(std::string_view text, double unit) {
   while (!text.empty() && (text.back() == ' ' || text.back() == '"')) text.remove_suffix(1);
   std::string plain;
   size_t i = 0;
-  for (; i < text.size() && (std::isdigit(static_cast<unsigned char>(text[i])) || std::string_view(".,+-eE_").find(text[i]) != std::string_view::npos); ++i) {
+  for (; i < text.size() && (std::isdigit(static_cast<unsigned char>(text[i])) ||
+                             std::string_view(".,+-eE_").find(text[i]) != std::string_view::npos);
+       ++i) {
     bool exponent = (text[i] == 'e' || text[i] == 'E');
-    if (exponent && (i + 1 >= text.size() || !(std::isdigit(static_cast<unsigned char>(text[i + 1])) || text[i + 1] == '-' || text[i + 1] == '+'))) break;
+    if (exponent && (i + 1 >= text.size() || !(std::isdigit(static_cast<unsigned char>(text[i + 1])) ||
+                                               text[i + 1] == '-' || text[i + 1] == '+')))
+      break;
     if (text[i] != ',' && text[i] != '_' && !(text[i] == '+' && plain.empty())) plain += text[i];
   }
   double value = 0;
   auto [end, error] = std::from_chars(plain.data(), plain.data() + plain.size(), value);
-  if (error != std::errc() || end != plain.data() + plain.size() || !std::isfinite(value)) return Point::kUnknown;
+  if (error != std::errc() || end != plain.data() + plain.size() || !std::isfinite(value))
+    return Point::kUnknown;
   std::string_view rest = text.substr(i);
   while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
   if (rest.empty()) return value * unit;
@@ -51,7 +61,22 @@ double ParseAmount(std::string_view text, double unit) {
 
 namespace {
 
-enum class Column { kNone, kStep, kTime, kRank, kDevice, kPhase, kAllocated, kReserved, kPeak, kRss, kUsed, kTotal, kValue, kPool };
+enum class Column {
+  kNone,
+  kStep,
+  kTime,
+  kRank,
+  kDevice,
+  kPhase,
+  kAllocated,
+  kReserved,
+  kPeak,
+  kRss,
+  kUsed,
+  kTotal,
+  kValue,
+  kPool
+};
 
 struct Heading {
   Column column = Column::kNone;
@@ -60,8 +85,11 @@ struct Heading {
 };
 
 std::string_view Trim(std::string_view s) {
-  while (!s.empty() && (s.front() == ' ' || s.front() == '\t' || s.front() == '"' || s.front() == '\'')) s.remove_prefix(1);
-  while (!s.empty() && (s.back() == ' ' || s.back() == '\t' || s.back() == '"' || s.back() == '\'' || s.back() == '\r')) s.remove_suffix(1);
+  while (!s.empty() && (s.front() == ' ' || s.front() == '\t' || s.front() == '"' || s.front() == '\''))
+    s.remove_prefix(1);
+  while (!s.empty() &&
+         (s.back() == ' ' || s.back() == '\t' || s.back() == '"' || s.back() == '\'' || s.back() == '\r'))
+    s.remove_suffix(1);
   return s;
 }
 
@@ -70,21 +98,71 @@ struct Alias {
   Column column;
 };
 constexpr Alias kAliases[] = {
-    {"step", Column::kStep}, {"global_step", Column::kStep}, {"iteration", Column::kStep}, {"iter", Column::kStep},
-    {"it", Column::kStep}, {"batch", Column::kStep}, {"steps", Column::kStep}, {"_step", Column::kStep},
-    {"time", Column::kTime}, {"time_s", Column::kTime}, {"seconds", Column::kTime}, {"timestamp", Column::kTime}, {"_timestamp", Column::kTime}, {"t", Column::kTime},
-    {"wall_time", Column::kTime}, {"rank", Column::kRank}, {"local_rank", Column::kRank}, {"index", Column::kDevice}, {"device", Column::kDevice},
-    {"gpu", Column::kDevice}, {"phase", Column::kPhase}, {"stage", Column::kPhase}, {"mode", Column::kPhase},
-    {"allocated", Column::kAllocated}, {"memory_allocated", Column::kAllocated}, {"alloc", Column::kAllocated}, {"cuda_allocated", Column::kAllocated},
-    {"gpu_allocated", Column::kAllocated}, {"mem_allocated", Column::kAllocated}, {"active", Column::kAllocated},
-    {"reserved", Column::kReserved}, {"memory_reserved", Column::kReserved}, {"cached", Column::kReserved}, {"cuda_reserved", Column::kReserved},
-    {"mem_reserved", Column::kReserved}, {"gpu_reserved", Column::kReserved},
-    {"peak", Column::kPeak}, {"max_memory_allocated", Column::kPeak}, {"max_allocated", Column::kPeak}, {"peak_allocated", Column::kPeak}, {"max_mem", Column::kPeak},
-    {"rss", Column::kRss}, {"host_rss", Column::kRss}, {"uss", Column::kRss}, {"cpu_rss", Column::kRss}, {"ram", Column::kRss},
-    {"used", Column::kUsed}, {"memory.used", Column::kUsed}, {"memory_used", Column::kUsed}, {"device_used", Column::kUsed}, {"gpu_used", Column::kUsed},
-    {"total", Column::kTotal}, {"memory.total", Column::kTotal}, {"capacity", Column::kTotal},
-    {"value", Column::kValue}, {"memory", Column::kValue}, {"mem", Column::kValue}, {"bytes", Column::kValue}, {"usage", Column::kValue}, {"mem_usage", Column::kValue},
-    {"heap", Column::kPool}, {"cpu", Column::kPool}, {"workers", Column::kPool}, {"shm", Column::kPool}, {"fds", Column::kPool},
+    {"step", Column::kStep},
+    {"global_step", Column::kStep},
+    {"iteration", Column::kStep},
+    {"iter", Column::kStep},
+    {"it", Column::kStep},
+    {"batch", Column::kStep},
+    {"steps", Column::kStep},
+    {"_step", Column::kStep},
+    {"time", Column::kTime},
+    {"time_s", Column::kTime},
+    {"seconds", Column::kTime},
+    {"timestamp", Column::kTime},
+    {"_timestamp", Column::kTime},
+    {"t", Column::kTime},
+    {"wall_time", Column::kTime},
+    {"rank", Column::kRank},
+    {"local_rank", Column::kRank},
+    {"index", Column::kDevice},
+    {"device", Column::kDevice},
+    {"gpu", Column::kDevice},
+    {"phase", Column::kPhase},
+    {"stage", Column::kPhase},
+    {"mode", Column::kPhase},
+    {"allocated", Column::kAllocated},
+    {"memory_allocated", Column::kAllocated},
+    {"alloc", Column::kAllocated},
+    {"cuda_allocated", Column::kAllocated},
+    {"gpu_allocated", Column::kAllocated},
+    {"mem_allocated", Column::kAllocated},
+    {"active", Column::kAllocated},
+    {"reserved", Column::kReserved},
+    {"memory_reserved", Column::kReserved},
+    {"cached", Column::kReserved},
+    {"cuda_reserved", Column::kReserved},
+    {"mem_reserved", Column::kReserved},
+    {"gpu_reserved", Column::kReserved},
+    {"peak", Column::kPeak},
+    {"max_memory_allocated", Column::kPeak},
+    {"max_allocated", Column::kPeak},
+    {"peak_allocated", Column::kPeak},
+    {"max_mem", Column::kPeak},
+    {"rss", Column::kRss},
+    {"host_rss", Column::kRss},
+    {"uss", Column::kRss},
+    {"cpu_rss", Column::kRss},
+    {"ram", Column::kRss},
+    {"used", Column::kUsed},
+    {"memory.used", Column::kUsed},
+    {"memory_used", Column::kUsed},
+    {"device_used", Column::kUsed},
+    {"gpu_used", Column::kUsed},
+    {"total", Column::kTotal},
+    {"memory.total", Column::kTotal},
+    {"capacity", Column::kTotal},
+    {"value", Column::kValue},
+    {"memory", Column::kValue},
+    {"mem", Column::kValue},
+    {"bytes", Column::kValue},
+    {"usage", Column::kValue},
+    {"mem_usage", Column::kValue},
+    {"heap", Column::kPool},
+    {"cpu", Column::kPool},
+    {"workers", Column::kPool},
+    {"shm", Column::kPool},
+    {"fds", Column::kPool},
 };
 
 // "memory.used [MiB]", "allocated_mb", "reserved (GB)", "value_bytes".
@@ -107,7 +185,8 @@ Heading ParseHeading(std::string_view cell) {
     if (at == std::string::npos || at == 0) continue;
     std::string unit = name.substr(at + 1);
     while (!unit.empty() && (unit.back() == ']' || unit.back() == ')')) unit.pop_back();
-    // Headings of scripts say mb and mean what they divided by: 1024 * 1024 as often as not; MiB is said when it is meant.
+    // Headings of scripts say mb and mean what they divided by: 1024 * 1024 as often as not; MiB is said when
+    // it is meant.
     double factor = UnitOf(unit);
     if (factor <= 0) continue;
     std::string base(Trim(name.substr(0, at)));
@@ -168,7 +247,8 @@ class Reader {
         return true;
       }
       // No names, but numbers: step,value or value.
-      if (numbers == static_cast<int>(cells_.size()) && (numbers == 2 || (numbers == 1 && delimiter == ','))) {
+      if (numbers == static_cast<int>(cells_.size()) &&
+          (numbers == 2 || (numbers == 1 && delimiter == ','))) {
         headings_.assign(cells_.size(), {});
         headings_.back().column = Column::kValue;
         if (numbers == 2) headings_.front().column = Column::kStep;
@@ -198,7 +278,8 @@ class Reader {
       }
       double value = h.column == Column::kNone ? 0 : ParseAmount(cell, h.unit);
       if (h.column == Column::kStep && !std::isfinite(value)) bad_step = true;
-      if (IsMemory(h.column) && !cell.empty() && !std::isfinite(value)) builder_.Skip("cell that is no number");
+      if (IsMemory(h.column) && !cell.empty() && !std::isfinite(value))
+        builder_.Skip("cell that is no number");
       Put(row, h, value);
     }
     if (broken) return builder_.Skip("row with more cells than columns");
@@ -212,18 +293,41 @@ class Reader {
  private:
   static void Put(Row& row, const Heading& h, double value) {
     switch (h.column) {
-      case Column::kStep: row.step = value; break;
-      case Column::kRank: row.rank = std::isfinite(value) ? static_cast<int>(std::clamp(value, 0.0, 1e6)) : 0; break;
-      case Column::kDevice: row.device = std::isfinite(value) ? static_cast<int>(std::clamp(value, 0.0, 1e6)) : -1; break;
-      case Column::kAllocated: row.allocated = value; break;
-      case Column::kReserved: row.reserved = value; break;
-      case Column::kPeak: row.peak = value; break;
-      case Column::kRss: row.rss = value; break;
-      case Column::kUsed: row.used = value; break;
-      case Column::kTotal: row.total = value; break;
-      case Column::kValue: row.value = value; break;
-      case Column::kPool: row.pools[h.pool] = value; break;
-      default: break;
+      case Column::kStep:
+        row.step = value;
+        break;
+      case Column::kRank:
+        row.rank = std::isfinite(value) ? static_cast<int>(std::clamp(value, 0.0, 1e6)) : 0;
+        break;
+      case Column::kDevice:
+        row.device = std::isfinite(value) ? static_cast<int>(std::clamp(value, 0.0, 1e6)) : -1;
+        break;
+      case Column::kAllocated:
+        row.allocated = value;
+        break;
+      case Column::kReserved:
+        row.reserved = value;
+        break;
+      case Column::kPeak:
+        row.peak = value;
+        break;
+      case Column::kRss:
+        row.rss = value;
+        break;
+      case Column::kUsed:
+        row.used = value;
+        break;
+      case Column::kTotal:
+        row.total = value;
+        break;
+      case Column::kValue:
+        row.value = value;
+        break;
+      case Column::kPool:
+        row.pools[h.pool] = value;
+        break;
+      default:
+        break;
     }
   }
 
@@ -261,7 +365,8 @@ std::optional<Table> ParseCsv(std::string_view text, const std::string& name) {
   }
   if (!have_header) return std::nullopt;
   if (reader.builder().rows() == 0)
-    throw Error("the header is there, but no row has a figure", "check that the columns hold numbers (bytes, or with a unit such as MiB)",
+    throw Error("the header is there, but no row has a figure",
+                "check that the columns hold numbers (bytes, or with a unit such as MiB)",
                 fmt::format("{}:{}", name, number));
   return reader.builder().Finish(reader.nvidia_smi() ? "nvidia-smi" : "csv");
 }

@@ -4,8 +4,8 @@
 
 #include "series/table.h"
 
-// Free text of training programs: the step and every memory figure that a line names. No regular expressions: lines may
-// be megabytes long and hostile.
+// Free text of training programs: the step and every memory figure that a line names. No regular expressions:
+// lines may be megabytes long and hostile.
 namespace lowtide::series {
 namespace {
 
@@ -20,23 +20,50 @@ struct Keyword {
 };
 // Longer ones first: "max memory allocated" is not "memory allocated".
 constexpr Keyword kKeywords[] = {
-    {"max memory allocated", Figure::kPeak},   {"max_memory_allocated", Figure::kPeak},   {"max mem allocated", Figure::kPeak},
-    {"max memory reserved", Figure::kReserved}, {"max_memory_reserved", Figure::kReserved}, {"peak memory", Figure::kPeak},
-    {"max allocated", Figure::kPeak},          {"max reserved", Figure::kReserved},       {"peak allocated", Figure::kPeak},
-    {"peak mem", Figure::kPeak},               {"max_mem", Figure::kPeak},                {"max mem", Figure::kPeak},
-    {"memory allocated", Figure::kAllocated},  {"memory_allocated", Figure::kAllocated},  {"mem_allocated", Figure::kAllocated},
-    {"mem allocated", Figure::kAllocated},     {"memory reserved", Figure::kReserved},    {"memory_reserved", Figure::kReserved},
-    {"mem_reserved", Figure::kReserved},       {"allocated", Figure::kAllocated},         {"reserved", Figure::kReserved},
-    {"cached", Figure::kReserved},             {"alloc", Figure::kAllocated},             {"rss", Figure::kRss},
-    {"gpu memory", Figure::kAnyMemory},        {"gpu_mem", Figure::kAnyMemory},           {"gpu mem", Figure::kAnyMemory},
-    {"memory used", Figure::kUsed},            {"memory_used", Figure::kUsed},            {"memory usage", Figure::kAnyMemory},
-    {"memory", Figure::kAnyMemory},            {"mem", Figure::kAnyMemory},               {"global_step", Figure::kStep},
-    {"global step", Figure::kStep},            {"iteration", Figure::kStep},              {"steps", Figure::kStep},
-    {"step", Figure::kStep},                   {"iter", Figure::kStep},                   {"it", Figure::kStep},
+    {"max memory allocated", Figure::kPeak},
+    {"max_memory_allocated", Figure::kPeak},
+    {"max mem allocated", Figure::kPeak},
+    {"max memory reserved", Figure::kReserved},
+    {"max_memory_reserved", Figure::kReserved},
+    {"peak memory", Figure::kPeak},
+    {"max allocated", Figure::kPeak},
+    {"max reserved", Figure::kReserved},
+    {"peak allocated", Figure::kPeak},
+    {"peak mem", Figure::kPeak},
+    {"max_mem", Figure::kPeak},
+    {"max mem", Figure::kPeak},
+    {"memory allocated", Figure::kAllocated},
+    {"memory_allocated", Figure::kAllocated},
+    {"mem_allocated", Figure::kAllocated},
+    {"mem allocated", Figure::kAllocated},
+    {"memory reserved", Figure::kReserved},
+    {"memory_reserved", Figure::kReserved},
+    {"mem_reserved", Figure::kReserved},
+    {"allocated", Figure::kAllocated},
+    {"reserved", Figure::kReserved},
+    {"cached", Figure::kReserved},
+    {"alloc", Figure::kAllocated},
+    {"rss", Figure::kRss},
+    {"gpu memory", Figure::kAnyMemory},
+    {"gpu_mem", Figure::kAnyMemory},
+    {"gpu mem", Figure::kAnyMemory},
+    {"memory used", Figure::kUsed},
+    {"memory_used", Figure::kUsed},
+    {"memory usage", Figure::kAnyMemory},
+    {"memory", Figure::kAnyMemory},
+    {"mem", Figure::kAnyMemory},
+    {"global_step", Figure::kStep},
+    {"global step", Figure::kStep},
+    {"iteration", Figure::kStep},
+    {"steps", Figure::kStep},
+    {"step", Figure::kStep},
+    {"iter", Figure::kStep},
+    {"it", Figure::kStep},
     {"rank", Figure::kRank},
 };
 
-// The number after position `at` (through ':', '=', blanks, quotes, brackets and up to a few letters-free characters).
+// The number after position `at` (through ':', '=', blanks, quotes, brackets and up to a few letters-free
+// characters).
 struct Number {
   double value = Point::kUnknown;
   bool has_unit = false;
@@ -47,9 +74,10 @@ Number NumberAfter(std::string_view line, size_t at) {
   size_t i = at, limit = std::min(line.size(), at + 6);
   while (i < limit && std::string_view(" :=\"'[(\t").find(line[i]) != std::string_view::npos) ++i;
   size_t start = i;
-  while (i < line.size() && (IsDigit(line[i]) || (line[i] == '.' && i + 1 < line.size() && IsDigit(line[i + 1])) ||
-                             (line[i] == ',' && i + 3 < line.size() && IsDigit(line[i + 1]) && IsDigit(line[i + 2]) && IsDigit(line[i + 3]) &&
-                              (i + 4 >= line.size() || !IsDigit(line[i + 4]))))) {
+  while (i < line.size() &&
+         (IsDigit(line[i]) || (line[i] == '.' && i + 1 < line.size() && IsDigit(line[i + 1])) ||
+          (line[i] == ',' && i + 3 < line.size() && IsDigit(line[i + 1]) && IsDigit(line[i + 2]) &&
+           IsDigit(line[i + 3]) && (i + 4 >= line.size() || !IsDigit(line[i + 4]))))) {
     ++i;
     if (i - start > 24) return out;
   }
@@ -72,7 +100,8 @@ class LineReader {
   // False: the line names no memory figure.
   bool Read(std::string_view line, Row& row) {
     lower_.clear();
-    for (char c : line) lower_ += c == '-' ? ' ' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    for (char c : line)
+      lower_ += c == '-' ? ' ' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     bool any = false;
     for (size_t i = 0; i < lower_.size();) {
       if (!IsWord(lower_[i]) || (i > 0 && IsWord(lower_[i - 1]))) {
@@ -83,7 +112,9 @@ class LineReader {
       for (auto& k : kKeywords) {
         if (lower_.compare(i, k.text.size(), k.text) != 0) continue;
         size_t end = i + k.text.size();
-        if (end < lower_.size() && IsWord(lower_[end]) && !(IsDigit(lower_[end]) && k.text == "mem") && !UnitSuffix(end)) continue;
+        if (end < lower_.size() && IsWord(lower_[end]) && !(IsDigit(lower_[end]) && k.text == "mem") &&
+            !UnitSuffix(end))
+          continue;
         found = &k;
         break;
       }
@@ -96,8 +127,10 @@ class LineReader {
       while (end < lower_.size() && IsWord(lower_[end]) && !IsDigit(lower_[end])) ++end;
       if (!unit) unit = UnitInBrackets(end);
       auto number = NumberAfter(line, end);
-      if (std::isfinite(number.value)) any |= Put(row, found->figure, number, unit), i = std::max(number.end, end);
-      else i = end;
+      if (std::isfinite(number.value))
+        any |= Put(row, found->figure, number, unit), i = std::max(number.end, end);
+      else
+        i = end;
     }
     return any;
   }
@@ -137,12 +170,18 @@ class LineReader {
       case Figure::kRank:
         if (!number.has_unit && number.value < 1e6) row.rank = static_cast<int>(number.value);
         return false;
-      case Figure::kAllocated: return set(row.allocated, guess);
-      case Figure::kReserved: return set(row.reserved, guess);
-      case Figure::kPeak: return set(row.peak, guess);
-      case Figure::kRss: return set(row.rss, guess);
-      case Figure::kUsed: return set(row.used, guess);
-      case Figure::kAnyMemory: return set(row.used, guess);
+      case Figure::kAllocated:
+        return set(row.allocated, guess);
+      case Figure::kReserved:
+        return set(row.reserved, guess);
+      case Figure::kPeak:
+        return set(row.peak, guess);
+      case Figure::kRss:
+        return set(row.rss, guess);
+      case Figure::kUsed:
+        return set(row.used, guess);
+      case Figure::kAnyMemory:
+        return set(row.used, guess);
     }
     return false;
   }
@@ -158,7 +197,8 @@ double BracketStep(std::string_view line) {
     while (j < line.size() && line[j] == ' ') ++j;
     size_t start = j;
     while (j < line.size() && IsDigit(line[j])) ++j;
-    if (j > start && j - start < 16 && j < line.size() && line[j] == '/') return ParseAmount(line.substr(start, j - start));
+    if (j > start && j - start < 16 && j < line.size() && line[j] == '/')
+      return ParseAmount(line.substr(start, j - start));
   }
   return Point::kUnknown;
 }
@@ -191,8 +231,10 @@ std::optional<Table> ParseLog(std::string_view text) {
   double offset = 0, last = -1;
   for (auto& row : rows) {
     if (!std::isfinite(row.step)) {
-      if (drop_stepless) builder.Skip("figure without a step");
-      else builder.Add(row);
+      if (drop_stepless)
+        builder.Skip("figure without a step");
+      else
+        builder.Add(row);
       continue;
     }
     // Counters that start anew each epoch ([50/7330]) go on instead of being a restart.

@@ -7,8 +7,8 @@
 
 namespace lowtide::series {
 
-// The length of the repeating pattern in `samples` (gradient accumulation, bucket cycles): the first peak above 0.5 of
-// the detrended autocorrelation. 0 when there is none up to a third of the samples.
+// The length of the repeating pattern in `samples` (gradient accumulation, bucket cycles): the first peak
+// above 0.5 of the detrended autocorrelation. 0 when there is none up to a third of the samples.
 size_t EstimatePeriod(std::span<const Sample> samples);
 
 // Longer patterns are left to the autocorrelation of blocks: a block must stay short against the run.

@@ -7,13 +7,27 @@ namespace lowtide::series {
 namespace {
 
 constexpr std::array<std::pair<std::string_view, Phase>, 22> kNames{{
-    {"step", Phase::kStep},           {"train", Phase::kStep},        {"training", Phase::kStep},
-    {"validation", Phase::kValidation}, {"valid", Phase::kValidation},  {"validate", Phase::kValidation},
-    {"val", Phase::kValidation},      {"eval", Phase::kValidation},   {"evaluation", Phase::kValidation},
-    {"evaluate", Phase::kValidation}, {"test", Phase::kValidation},   {"epoch", Phase::kEpoch},
-    {"epoch_end", Phase::kEpoch},     {"epoch boundary", Phase::kEpoch}, {"checkpoint", Phase::kCheckpoint},
-    {"ckpt", Phase::kCheckpoint},     {"save", Phase::kCheckpoint},   {"saving", Phase::kCheckpoint},
-    {"other", Phase::kOther},         {"log", Phase::kOther},         {"logging", Phase::kOther},
+    {"step", Phase::kStep},
+    {"train", Phase::kStep},
+    {"training", Phase::kStep},
+    {"validation", Phase::kValidation},
+    {"valid", Phase::kValidation},
+    {"validate", Phase::kValidation},
+    {"val", Phase::kValidation},
+    {"eval", Phase::kValidation},
+    {"evaluation", Phase::kValidation},
+    {"evaluate", Phase::kValidation},
+    {"test", Phase::kValidation},
+    {"epoch", Phase::kEpoch},
+    {"epoch_end", Phase::kEpoch},
+    {"epoch boundary", Phase::kEpoch},
+    {"checkpoint", Phase::kCheckpoint},
+    {"ckpt", Phase::kCheckpoint},
+    {"save", Phase::kCheckpoint},
+    {"saving", Phase::kCheckpoint},
+    {"other", Phase::kOther},
+    {"log", Phase::kOther},
+    {"logging", Phase::kOther},
     {"init", Phase::kOther},
 }};
 
@@ -21,11 +35,16 @@ constexpr std::array<std::pair<std::string_view, Phase>, 22> kNames{{
 
 const char* PhaseName(Phase phase) {
   switch (phase) {
-    case Phase::kStep: return "step";
-    case Phase::kValidation: return "validation";
-    case Phase::kEpoch: return "epoch";
-    case Phase::kCheckpoint: return "checkpoint";
-    case Phase::kOther: break;
+    case Phase::kStep:
+      return "step";
+    case Phase::kValidation:
+      return "validation";
+    case Phase::kEpoch:
+      return "epoch";
+    case Phase::kCheckpoint:
+      return "checkpoint";
+    case Phase::kOther:
+      break;
   }
   return "other";
 }

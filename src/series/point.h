@@ -11,10 +11,11 @@ namespace lowtide::series {
 // What the program was doing. Points carry the phase they were taken in, marks the phase that just ran.
 enum class Phase : uint8_t { kStep, kValidation, kEpoch, kCheckpoint, kOther };
 
-const char* PhaseName(Phase phase);                        // "step", "validation", "epoch", "checkpoint", "other"
+const char* PhaseName(Phase phase);  // "step", "validation", "epoch", "checkpoint", "other"
 std::optional<Phase> ParsePhase(std::string_view name);  // also "train", "val", "eval", "test", "save", ...
 
-// One reading of one pool of one rank, at the end of a step. Bytes (counts for `fds`); what was not read is NaN.
+// One reading of one pool of one rank, at the end of a step. Bytes (counts for `fds`); what was not read is
+// NaN.
 struct Point {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 

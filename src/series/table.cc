@@ -18,7 +18,8 @@ Series& TableBuilder::SeriesOf(const std::string& pool, int rank) {
   return table_.series[it->second];
 }
 
-void TableBuilder::AddPoint(const std::string& pool, const Row& row, double value, double peak, double reserved) {
+void TableBuilder::AddPoint(const std::string& pool, const Row& row, double value, double peak,
+                            double reserved) {
   Series& series = SeriesOf(pool, row.rank);
   Point p{static_cast<uint64_t>(row.step), row.time_s, value, peak, reserved, row.phase};
   Phase& before = phase_.try_emplace({pool, row.rank}, Phase::kStep).first->second;
@@ -35,7 +36,8 @@ void TableBuilder::Add(const Row& given) {
   auto has = [](double v) { return std::isfinite(v); };
   std::string device = std::to_string(std::max(0, row.device));
   bool any = false;
-  auto add = [&](const std::string& pool, double value, double peak = Point::kUnknown, double reserved = Point::kUnknown) {
+  auto add = [&](const std::string& pool, double value, double peak = Point::kUnknown,
+                 double reserved = Point::kUnknown) {
     if (value < 0 && !pool.starts_with("device-other")) return Skip("negative figure");
     AddPoint(pool, row, value, peak, reserved);
     any = true;
@@ -49,14 +51,18 @@ void TableBuilder::Add(const Row& given) {
     add("cuda:" + device, row.reserved);
     SeriesOf("cuda:" + device, row.rank).running_maximum = true;  // only grows by design
   }
-  if (has(row.used) && has(row.reserved)) add("device-other:" + device, row.used - row.reserved);
-  else if (has(row.used) && !has(row.allocated)) add("cuda:" + device, row.used), SeriesOf("cuda:" + device, row.rank).driver = true;
+  if (has(row.used) && has(row.reserved))
+    add("device-other:" + device, row.used - row.reserved);
+  else if (has(row.used) && !has(row.allocated))
+    add("cuda:" + device, row.used), SeriesOf("cuda:" + device, row.rank).driver = true;
   if (has(row.rss)) add("host", row.rss);
   if (has(row.value)) add("host", row.value), SeriesOf("host", row.rank).nameless = true;
   for (auto& [pool, value] : row.pools)
     if (has(value)) add(pool, value);
-  if (any) ++table_.rows;
-  else Skip("row without a memory figure");
+  if (any)
+    ++table_.rows;
+  else
+    Skip("row without a memory figure");
 }
 
 namespace {
@@ -88,18 +94,22 @@ Table TableBuilder::Finish(std::string format) {
 
 Table ParseTable(std::string_view text, const std::string& name) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  if (text.empty()) throw Error("the file is empty", "give a CSV with columns step,allocated, an nvidia-smi log, or a training log", name);
+  if (text.empty())
+    throw Error("the file is empty",
+                "give a CSV with columns step,allocated, an nvidia-smi log, or a training log", name);
   if (text.find('\0') != std::string_view::npos)
     throw Error("this is a binary file, not a table of memory figures",
-                "give a CSV or a log; a folder of a run is read by `lowtide report`, a snapshot by `lowtide snapshot`", name,
-                text.find('\0'));
+                "give a CSV or a log; a folder of a run is read by `lowtide report`, a snapshot by `lowtide "
+                "snapshot`",
+                name, text.find('\0'));
   if (auto table = ParseCsv(text, name)) return *table;
   if (auto table = ParseLog(text)) return *table;
-  throw Error("no memory figures found",
-              "give a CSV whose first line names its columns (step,allocated[,reserved][,peak][,rss][,used][,rank]), "
-              "nvidia-smi --query-gpu=timestamp,index,memory.used,memory.total --format=csv, or log lines like "
-              "\"step 100 allocated: 12.3 GB\"",
-              name, 0);
+  throw Error(
+      "no memory figures found",
+      "give a CSV whose first line names its columns (step,allocated[,reserved][,peak][,rss][,used][,rank]), "
+      "nvidia-smi --query-gpu=timestamp,index,memory.used,memory.total --format=csv, or log lines like "
+      "\"step 100 allocated: 12.3 GB\"",
+      name, 0);
 }
 
 Table ReadTable(const std::string& path) { return ParseTable(ReadFile(path), path); }

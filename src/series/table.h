@@ -16,38 +16,39 @@ namespace lowtide::series {
 struct Series {
   std::string pool;
   int rank = 0;
-  std::vector<Point> points;                            // in the file's order: a step that goes back is a restart
-  std::vector<std::pair<Phase, uint64_t>> marks;        // events, with the step of the point they came before
-  double quantum = 1;                                   // the unit in which the figures move
-  std::optional<double> capacity;                       // the file itself may tell (nvidia-smi's memory.total)
-  bool running_maximum = false;                         // a peak since the start, not a level
-  bool driver = false;                                  // the driver's figure of the whole device
-  bool nameless = false;                                // the file does not say what the figure is
+  std::vector<Point> points;                      // in the file's order: a step that goes back is a restart
+  std::vector<std::pair<Phase, uint64_t>> marks;  // events, with the step of the point they came before
+  double quantum = 1;                             // the unit in which the figures move
+  std::optional<double> capacity;                 // the file itself may tell (nvidia-smi's memory.total)
+  bool running_maximum = false;                   // a peak since the start, not a level
+  bool driver = false;                            // the driver's figure of the whole device
+  bool nameless = false;                          // the file does not say what the figure is
 };
 
 // What a text file of memory figures holds.
 struct Table {
   std::string format;  // "csv", "nvidia-smi", "log"
   std::vector<Series> series;
-  uint64_t rows = 0;                               // that gave a reading
-  std::map<std::string, uint64_t> skipped;         // reason -> how many rows or cells
+  uint64_t rows = 0;                        // that gave a reading
+  std::map<std::string, uint64_t> skipped;  // reason -> how many rows or cells
 };
 
-// Reads CSV (columns step, allocated, reserved, peak, rss, used, rank, phase, time or names like them, any order, with
-// units), nvidia-smi --query-gpu CSV, or log lines of training programs that carry memory figures; "-" is standard input.
-// Throws Error (file, line, remedy) when nothing can be read.
+// Reads CSV (columns step, allocated, reserved, peak, rss, used, rank, phase, time or names like them, any
+// order, with units), nvidia-smi --query-gpu CSV, or log lines of training programs that carry memory
+// figures; "-" is standard input. Throws Error (file, line, remedy) when nothing can be read.
 Table ReadTable(const std::string& path);
 Table ParseTable(std::string_view text, const std::string& name);
 
-// --- for the parsers ---------------------------------------------------------------------------------------------
+// --- for the parsers
+// ---------------------------------------------------------------------------------------------
 
 // The figures of one row; NaN where absent.
 struct Row {
   double step = Point::kUnknown, time_s = Point::kUnknown;
   int rank = 0, device = -1;
   Phase phase = Phase::kStep;
-  double allocated = Point::kUnknown, reserved = Point::kUnknown, peak = Point::kUnknown, rss = Point::kUnknown,
-         used = Point::kUnknown, total = Point::kUnknown, value = Point::kUnknown;
+  double allocated = Point::kUnknown, reserved = Point::kUnknown, peak = Point::kUnknown,
+         rss = Point::kUnknown, used = Point::kUnknown, total = Point::kUnknown, value = Point::kUnknown;
   std::map<std::string, double> pools;  // columns named like a pool: heap, cpu, workers, shm, fds
 };
 
@@ -69,8 +70,8 @@ class TableBuilder {
   std::map<std::pair<std::string, int>, Phase> phase_;
 };
 
-std::optional<Table> ParseCsv(std::string_view text, const std::string& name);   // nullopt: not a table
-std::optional<Table> ParseLog(std::string_view text);                            // nullopt: no memory figures
+std::optional<Table> ParseCsv(std::string_view text, const std::string& name);  // nullopt: not a table
+std::optional<Table> ParseLog(std::string_view text);                           // nullopt: no memory figures
 
 // "1234", "12.5 GB", "34.5GiB", "1,234 MiB"; a plain number is times `unit`. NaN when it is no number.
 double ParseAmount(std::string_view text, double unit = 1);

@@ -28,7 +28,8 @@ TEST(Table, ColumnsInAnyOrderWithGaps) {
 }
 
 TEST(Table, BomCrlfCommentsBlankLinesAndQuotes) {
-  auto t = Parse("\xEF\xBB\xBF# made by hand\r\n\"step\",\"allocated\"\r\n\r\n1,\"1,024\"\r\n# more\r\n2,2048\r\n");
+  auto t = Parse(
+      "\xEF\xBB\xBF# made by hand\r\n\"step\",\"allocated\"\r\n\r\n1,\"1,024\"\r\n# more\r\n2,2048\r\n");
   auto& s = Find(t, "cuda:0");
   ASSERT_EQ(s.points.size(), 2u);
   EXPECT_EQ(s.points[0].value, 1024);
@@ -56,11 +57,12 @@ TEST(Table, PhasesBecomeMarks) {
 }
 
 TEST(Table, NvidiaSmiLog) {
-  auto t = Parse("timestamp, index, name, memory.used [MiB], memory.total [MiB]\n"
-                 "2024/05/01 12:00:00.000, 0, NVIDIA A100, 1000 MiB, 40960 MiB\n"
-                 "2024/05/01 12:00:00.001, 1, NVIDIA A100, 2000 MiB, 40960 MiB\n"
-                 "timestamp, index, name, memory.used [MiB], memory.total [MiB]\n"
-                 "2024/05/01 12:00:01.000, 0, NVIDIA A100, 1001 MiB, 40960 MiB\n");
+  auto t = Parse(
+      "timestamp, index, name, memory.used [MiB], memory.total [MiB]\n"
+      "2024/05/01 12:00:00.000, 0, NVIDIA A100, 1000 MiB, 40960 MiB\n"
+      "2024/05/01 12:00:00.001, 1, NVIDIA A100, 2000 MiB, 40960 MiB\n"
+      "timestamp, index, name, memory.used [MiB], memory.total [MiB]\n"
+      "2024/05/01 12:00:01.000, 0, NVIDIA A100, 1001 MiB, 40960 MiB\n");
   EXPECT_EQ(t.format, "nvidia-smi");
   auto& s = Find(t, "cuda:0");
   ASSERT_EQ(s.points.size(), 2u);
@@ -71,12 +73,13 @@ TEST(Table, NvidiaSmiLog) {
 }
 
 TEST(Table, LogLines) {
-  auto t = Parse("starting up\n"
-                 "[2024-01-01] step:  100  loss:  4.2  memory: 34.50GiB(43.12%)\n"
-                 "step 200 | allocated: 12.3 GB, reserved: 20 GB\n"
-                 "Epoch(train) [1][ 300/7330]  lr: 0.02  memory: 12345  loss: 1.2\n"
-                 "eta: 1:00  iter: 400  total_loss: 1.2  max_mem: 2345M\n"
-                 "no figures at step 500\n");
+  auto t = Parse(
+      "starting up\n"
+      "[2024-01-01] step:  100  loss:  4.2  memory: 34.50GiB(43.12%)\n"
+      "step 200 | allocated: 12.3 GB, reserved: 20 GB\n"
+      "Epoch(train) [1][ 300/7330]  lr: 0.02  memory: 12345  loss: 1.2\n"
+      "eta: 1:00  iter: 400  total_loss: 1.2  max_mem: 2345M\n"
+      "no figures at step 500\n");
   EXPECT_EQ(t.format, "log");
   auto& s = Find(t, "cuda:0");
   ASSERT_EQ(s.points.size(), 4u);
@@ -104,8 +107,9 @@ TEST(Table, QuantumOfMiBFigures) {
 }
 
 TEST(Table, HopelessInputIsOneError) {
-  for (std::string text : {std::string(), std::string("hello world\n"), std::string("a,b\n1,2,3\n"), std::string("step,allocated\nx,y\n"),
-                           std::string("\0\1\2\3", 4), std::string(100000, 'a'), std::string(50000, ','), std::string("\n\n\n\n")}) {
+  for (std::string text : {std::string(), std::string("hello world\n"), std::string("a,b\n1,2,3\n"),
+                           std::string("step,allocated\nx,y\n"), std::string("\0\1\2\3", 4),
+                           std::string(100000, 'a'), std::string(50000, ','), std::string("\n\n\n\n")}) {
     try {
       Parse(text);
       ADD_FAILURE() << text.substr(0, 40);
@@ -117,7 +121,8 @@ TEST(Table, HopelessInputIsOneError) {
 }
 
 TEST(Table, HostileNumbersDoNoHarm) {
-  auto t = Parse("step,allocated\n1,1e400\n2,nan\n3,inf\n99999999999999999999,5\n-4,5\n6,1e18\n7,0x10\n8,512\n");
+  auto t =
+      Parse("step,allocated\n1,1e400\n2,nan\n3,inf\n99999999999999999999,5\n-4,5\n6,1e18\n7,0x10\n8,512\n");
   for (auto& s : t.series)
     for (auto& p : s.points) EXPECT_TRUE(std::isfinite(p.value));
 }

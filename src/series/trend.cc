@@ -12,7 +12,8 @@ double UpperNormalQuantile(double p) {
   if (p <= 1e-300) return 37;
   if (p > 0.5) return -UpperNormalQuantile(1 - p);
   double t = std::sqrt(-2 * std::log(p));  // Hastings' start, then Newton on the tail
-  double z = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
+  double z =
+      t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
   for (int i = 0; i < 3; ++i) {
     double density = std::exp(-z * z / 2) / std::sqrt(2 * M_PI);
     if (density <= 0) break;

@@ -3,11 +3,12 @@
 #include <span>
 #include <vector>
 
-// Robust statistics of a short series (a window of at most a few hundred blocks). x is a step, y bytes; sizes agree.
+// Robust statistics of a short series (a window of at most a few hundred blocks). x is a step, y bytes; sizes
+// agree.
 namespace lowtide::series {
 
-// Upper quantile of the standard normal: P(Z > z) = p, for 1e-300 < p < 1 (Acklam's rational approximation with one
-// Newton step; relative error below 1e-9 in the tails used here).
+// Upper quantile of the standard normal: P(Z > z) = p, for 1e-300 < p < 1 (Acklam's rational approximation
+// with one Newton step; relative error below 1e-9 in the tails used here).
 double UpperNormalQuantile(double p);
 double UpperNormalTail(double z);  // P(Z > z)
 
@@ -33,13 +34,14 @@ struct MannKendall {
 };
 MannKendall MannKendallOf(std::span<const double> y);
 
-// How much autocorrelation inflates the variance of a trend, after Hamed and Rao (1998): 1 + 2 sum rho_k (1-k/n)(1+4/n)
-// over the residuals' autocorrelations (winsorised at 4 sigma) until they vanish; at most n/3, at least 1.
+// How much autocorrelation inflates the variance of a trend, after Hamed and Rao (1998): 1 + 2 sum rho_k
+// (1-k/n)(1+4/n) over the residuals' autocorrelations (winsorised at 4 sigma) until they vanish; at most n/3,
+// at least 1.
 double VarianceInflation(std::span<const double> residuals, double noise_floor);
 
-// P-value of "the floor only ratchets up": each value against the smallest that comes after it; under a symmetric
-// random walk below and above are equally likely, so n+ of n is at most binomial(n, 1/2). Differences up to `tolerance`
-// count as ties (rare rises among the flicker of an exact series).
+// P-value of "the floor only ratchets up": each value against the smallest that comes after it; under a
+// symmetric random walk below and above are equally likely, so n+ of n is at most binomial(n, 1/2).
+// Differences up to `tolerance` count as ties (rare rises among the flicker of an exact series).
 double RatchetPValue(std::span<const double> minima, double tolerance = 0);
 // What neighbours differ by, as a standard deviation of one value that neither trend nor rare jumps move.
 double FlickerOf(std::span<const double> values);

@@ -15,7 +15,8 @@ std::vector<double> Steps(size_t n) {
 }
 
 TEST(Trend, NormalQuantileInvertsTail) {
-  for (double p : {0.4, 0.05, 1e-3, 1e-6, 1e-12}) EXPECT_NEAR(UpperNormalTail(UpperNormalQuantile(p)) / p, 1, 1e-6) << p;
+  for (double p : {0.4, 0.05, 1e-3, 1e-6, 1e-12})
+    EXPECT_NEAR(UpperNormalTail(UpperNormalQuantile(p)) / p, 1, 1e-6) << p;
   EXPECT_NEAR(UpperNormalQuantile(0.025), 1.959964, 1e-5);
   EXPECT_NEAR(UpperNormalQuantile(0.975), -1.959964, 1e-5);
 }
@@ -33,7 +34,8 @@ TEST(Trend, TheilSenIgnoresSpikesAndIsEquivariant) {
 TEST(Trend, MannKendallIsBlindToMonotoneMaps) {
   std::mt19937 random(3);
   std::vector<double> y(40), mapped(40);
-  for (size_t i = 0; i < 40; ++i) y[i] = std::normal_distribution<>()(random) + 0.05 * static_cast<double>(i), mapped[i] = std::exp(y[i]);
+  for (size_t i = 0; i < 40; ++i)
+    y[i] = std::normal_distribution<>()(random) + 0.05 * static_cast<double>(i), mapped[i] = std::exp(y[i]);
   EXPECT_EQ(MannKendallOf(y).s, MannKendallOf(mapped).s);
   std::vector<double> reversed(y.rbegin(), y.rend());
   EXPECT_EQ(MannKendallOf(reversed).s, -MannKendallOf(y).s);

@@ -18,7 +18,8 @@ void Feed(benchmark::State& state, double slope, double sigma) {
     Engine engine;
     series::Point p;
     for (uint64_t i = 0; i < kSamples; ++i) {
-      p.step = i, p.value = 1e9 + slope * static_cast<double>(i) + noise[(i * 2654435761u >> 8) % noise.size()];
+      p.step = i,
+      p.value = 1e9 + slope * static_cast<double>(i) + noise[(i * 2654435761u >> 8) % noise.size()];
       engine.Add(p);
     }
     benchmark::DoNotOptimize(engine.Judge(true));
@@ -36,7 +37,8 @@ BENCHMARK(BM_Leak)->Unit(benchmark::kMillisecond);
 void BM_Judge(benchmark::State& state) {
   Engine engine;
   series::Point p;
-  for (uint64_t i = 0; i < 10000; ++i) p.step = i, p.value = 1e9 + 1e4 * static_cast<double>(i), engine.Add(p);
+  for (uint64_t i = 0; i < 10000; ++i)
+    p.step = i, p.value = 1e9 + 1e4 * static_cast<double>(i), engine.Add(p);
   for (auto _ : state) benchmark::DoNotOptimize(engine.Judge(true));
 }
 BENCHMARK(BM_Judge)->Unit(benchmark::kMicrosecond);

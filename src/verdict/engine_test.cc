@@ -229,7 +229,8 @@ TEST(Engine, DriftOfTheHeapIsNoLeakUntilItMatters) {
   EXPECT_NE(JudgeAll(Line(300, 230, 0, 1), heap).kind, Kind::kLeak);
   std::mt19937_64 random(2);
   auto points = Line(300, 29600, 0, 1);
-  for (auto& p : points) p.value += 100 * std::normal_distribution<>()(random) * std::sqrt(static_cast<double>(p.step));
+  for (auto& p : points)
+    p.value += 100 * std::normal_distribution<>()(random) * std::sqrt(static_cast<double>(p.step));
   auto j = JudgeAll(points, heap);
   ASSERT_EQ(j.kind, Kind::kLeak);
   EXPECT_NEAR(*j.bytes_per_step, 29600, 0.1 * 29600);

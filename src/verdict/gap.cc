@@ -34,7 +34,8 @@ std::optional<GapFigures> GapWatch::Fragmented() const {
   floor[n - 1] = r[n - 1].gap;
   for (size_t i = n - 1; i-- > warm;) floor[i] = std::min(r[i].gap, floor[i + 1]);
   GapFigures out;
-  double growth = floor[n - 1] - floor[warm], largest = 0, first_third = 0, last_third = 0, begin = r[warm].step;
+  double growth = floor[n - 1] - floor[warm], largest = 0, first_third = 0, last_third = 0,
+         begin = r[warm].step;
   double third = (r[n - 1].step - begin) / 3;
   for (size_t i = warm + 1; i < n; ++i) {
     double rise = floor[i] - floor[i - 1];
@@ -46,8 +47,8 @@ std::optional<GapFigures> GapWatch::Fragmented() const {
   }
   out.reserved = last_.reserved, out.peak = running_peak_, out.gap = last_.gap, out.growth = growth;
   out.growth_per_step = span > 0 ? growth / (r[n - 1].step - begin) : 0;
-  bool yes = out.gap >= 0.1 * out.reserved && growth >= 0.05 * out.reserved && out.rises >= 6 && largest <= 0.5 * growth &&
-             last_third >= 0.12 * growth && first_third >= 0.03 * growth;
+  bool yes = out.gap >= 0.1 * out.reserved && growth >= 0.05 * out.reserved && out.rises >= 6 &&
+             largest <= 0.5 * growth && last_third >= 0.12 * growth && first_third >= 0.03 * growth;
   return yes ? std::optional(out) : std::nullopt;
 }
 

@@ -7,7 +7,8 @@
 
 namespace lowtide::verdict {
 
-// Fragmentation of a caching allocator: reserved memory that not even the peak of what is used ever fills, growing.
+// Fragmentation of a caching allocator: reserved memory that not even the peak of what is used ever fills,
+// growing.
 class GapWatch {
  public:
   // `used`: the peak since the last sample where known, else the sample.
@@ -23,7 +24,7 @@ class GapWatch {
   Reading kept_[kKept];
   size_t size_ = 0, stride_ = 1;
   uint64_t count_ = 0;
-  double running_peak_ = 0, first_step_ = 0;
+  double running_peak_ = 0;
   Reading last_{};
 };
 

@@ -19,7 +19,8 @@ struct Columns {
 
 Columns Split(std::span<const Block> blocks) {
   Columns c;
-  for (auto& b : blocks) c.x.push_back(b.Middle()), c.low.push_back(b.low), c.min.push_back(b.min), c.peak.push_back(b.peak);
+  for (auto& b : blocks)
+    c.x.push_back(b.Middle()), c.low.push_back(b.low), c.min.push_back(b.min), c.peak.push_back(b.peak);
   return c;
 }
 
@@ -45,7 +46,8 @@ bool StillRising(const Columns& c, const Slope& whole, double noise_floor) {
   // Stairs: between two rises the median slope is nothing, but the ends differ.
   size_t part = (n - from) / 3;
   double rise = MeanOf(y.subspan(n - part)) - MeanOf(y.subspan(from, part));
-  return rise > 0.3 * whole.value * (x[n - 1] - x[from]) * 2 / 3 && rise > 3 * whole.sigma / std::sqrt(static_cast<double>(part));
+  return rise > 0.3 * whole.value * (x[n - 1] - x[from]) * 2 / 3 &&
+         rise > 3 * whole.sigma / std::sqrt(static_cast<double>(part));
 }
 
 bool FloorAgrees(const Columns& c, const Slope& whole, double noise_floor) {
@@ -96,12 +98,14 @@ WindowAnswer TestWindow(std::span<const Block> blocks, const WindowQuestion& q, 
   }
   a.slope = series::SlopeOf(c.x, c.low, q.noise_floor);
   series::Line floor_line = series::TheilSen(c.x, c.min);
-  double min_vif = series::VarianceInflation(series::Residuals(c.x, c.min, floor_line), q.noise_floor), vif = a.slope.vif;
+  double min_vif = series::VarianceInflation(series::Residuals(c.x, c.min, floor_line), q.noise_floor),
+         vif = a.slope.vif;
   size_t part = std::max<size_t>(2, blocks.size() / 16);
   a.start = MeanOf(std::span(c.low).first(part)), a.top = MeanOf(std::span(c.low).last(part));
   a.shape = FitShapes(c.x, c.low, q.noise_floor, a.z_critical, std::min(q.origin, c.x.front()));
   a.shaped = true;
-  // A trend that bends leaves residuals about a line which look correlated; those about the best curve do not.
+  // A trend that bends leaves residuals about a line which look correlated; those about the best curve do
+  // not.
   double curve_vif = kCurveVif * series::VarianceInflation(a.shape.residuals, q.noise_floor);
   vif = std::min(vif, curve_vif), min_vif = std::min(min_vif, std::max(curve_vif, vif));
   a.z = low.Z(vif);
@@ -137,7 +141,8 @@ void TakeOutTemporary(std::vector<Block>& blocks, double noise_floor) {
     // The level outside goes on from where it was at both ends; what happened inside is kept.
     double up = inside_first - before, down = inside_last - after;
     for (size_t i = from; i <= to; ++i) {
-      double share = to > from ? static_cast<double>(i - from) / static_cast<double>(to - from) : 0, height = up + (down - up) * share;
+      double share = to > from ? static_cast<double>(i - from) / static_cast<double>(to - from) : 0,
+             height = up + (down - up) * share;
       bool edge = i == from || i == to;
       for (double* v : {&blocks[i].low, &blocks[i].min, &blocks[i].peak}) *v -= edge ? 0 : height;
       if (edge) blocks[i].low = blocks[i].min = i == from ? before : after;
@@ -157,9 +162,10 @@ double ReclaimedCeiling(std::span<const Block> blocks, double noise_floor) {
     before = previous, previous = v;
     top = std::max(top, v);
     if (v < floor || (top - floor > 12 * flicker && v < floor + 0.3 * (top - floor))) {
-      // It fell by most of the tooth's height, which is more than noise can be. What came at once and went at once was
-      // a temporary block; a tooth grows.
-      if (top - floor > 12 * flicker && jump < 0.6 * (top - floor)) ceiling = std::max(ceiling, floor + 2 * (top - floor));
+      // It fell by most of the tooth's height, which is more than noise can be. What came at once and went at
+      // once was a temporary block; a tooth grows.
+      if (top - floor > 12 * flicker && jump < 0.6 * (top - floor))
+        ceiling = std::max(ceiling, floor + 2 * (top - floor));
       floor = top = v, jump = 0;
     }
   }
@@ -172,8 +178,10 @@ bool Lasted(std::span<const Block> blocks, const WindowQuestion& q, const Window
   Columns c = Split(blocks);
   std::span x(c.x), y(c.low);
   auto before = series::MannKendallOf(y.first(early));
-  double vif = std::min(answer.slope.vif, kCurveVif * series::VarianceInflation(answer.shape.residuals, q.noise_floor));
-  bool shown = before.Z(vif) > answer.z_critical || RatchetOf(std::span(c.min).first(early), q.noise_floor) <= q.level;
+  double vif = std::min(answer.slope.vif,
+                        kCurveVif * series::VarianceInflation(answer.shape.residuals, q.noise_floor));
+  bool shown =
+      before.Z(vif) > answer.z_critical || RatchetOf(std::span(c.min).first(early), q.noise_floor) <= q.level;
   Slope late = series::SlopeOf(x.subspan(early), y.subspan(early), q.noise_floor);
   if (!shown) return false;
   if (late.value > 2 * late.error && late.value > 0.4 * answer.slope.value) return true;
@@ -195,7 +203,8 @@ void WidenByParts(Rate& rate, const Columns& c, size_t from, size_t parts, doubl
   if (each < 5) return;
   for (size_t i = 0; i < parts; ++i) {
     std::span x(c.x), y(c.low);
-    Slope part = series::SlopeOf(x.subspan(from + i * each, each), y.subspan(from + i * each, each), noise_floor);
+    Slope part =
+        series::SlopeOf(x.subspan(from + i * each, each), y.subspan(from + i * each, each), noise_floor);
     Widen(rate, part.value, part.value);
   }
 }
@@ -224,7 +233,8 @@ Rate EstimateRate(std::span<const Block> blocks, const WindowAnswer& answer, dou
       slope.value = fit.slope;
       slope.error = std::max(fit.error * std::sqrt(slope.vif), slope.error);
       break;
-    default: break;
+    default:
+      break;
   }
   rate.value = slope.value;
   // The error cannot be trusted below half a percent: blocks have no sharp place in time.

@@ -11,7 +11,10 @@ EngineOptions OptionsFor(const series::Series& s, int ranks, const TableOptions&
   EngineOptions out;
   out.pool = s.pool, out.rank = s.rank, out.ranks = ranks, out.quantum = s.quantum;
   out.running_maximum = s.running_maximum;
-  out.figure = s.nameless ? Figure::kNameless : s.driver ? Figure::kDriver : s.running_maximum ? Figure::kRunningPeak : Figure::kPool;
+  out.figure = s.nameless          ? Figure::kNameless
+               : s.driver          ? Figure::kDriver
+               : s.running_maximum ? Figure::kRunningPeak
+                                   : Figure::kPool;
   out.capacity = options.capacity ? options.capacity : s.capacity;
   // A file was made to be judged: small exact growth counts, whatever the figure is.
   if (s.nameless) out.min_growth = 8 * s.quantum;
@@ -57,7 +60,8 @@ void NameRanks(std::vector<Judgement>& judgements) {
     }
     if (leaking.empty() || leaking.size() == all.size()) continue;
     for (auto* j : rows)
-      if (j->kind == Kind::kLeak) j->only_ranks.assign(leaking.begin(), leaking.end()), j->ranks = static_cast<int>(all.size());
+      if (j->kind == Kind::kLeak)
+        j->only_ranks.assign(leaking.begin(), leaking.end()), j->ranks = static_cast<int>(all.size());
   }
 }
 

@@ -10,28 +10,44 @@ namespace lowtide::verdict {
 
 const char* KindName(Kind kind) {
   switch (kind) {
-    case Kind::kLeak: return "leak";
-    case Kind::kBounded: return "bounded";
-    case Kind::kCapacity: return "capacity";
-    case Kind::kFragmentation: return "fragmentation";
-    case Kind::kStepChange: return "step_change";
-    case Kind::kHealthy: return "healthy";
-    case Kind::kInsufficient: break;
+    case Kind::kLeak:
+      return "leak";
+    case Kind::kBounded:
+      return "bounded";
+    case Kind::kCapacity:
+      return "capacity";
+    case Kind::kFragmentation:
+      return "fragmentation";
+    case Kind::kStepChange:
+      return "step_change";
+    case Kind::kHealthy:
+      return "healthy";
+    case Kind::kInsufficient:
+      break;
   }
   return "insufficient";
 }
 
 const char* StateName(State state) {
   switch (state) {
-    case State::kTooShort: return "too_short";
-    case State::kSteady: return "steady";
-    case State::kSuspect: return "suspect";
-    case State::kLeak: return "leak";
-    case State::kWarmup: return "warmup";
-    case State::kStep: return "step";
-    case State::kBounded: return "bounded";
-    case State::kReclaimed: return "reclaimed";
-    case State::kRisingInRange: break;
+    case State::kTooShort:
+      return "too_short";
+    case State::kSteady:
+      return "steady";
+    case State::kSuspect:
+      return "suspect";
+    case State::kLeak:
+      return "leak";
+    case State::kWarmup:
+      return "warmup";
+    case State::kStep:
+      return "step";
+    case State::kBounded:
+      return "bounded";
+    case State::kReclaimed:
+      return "reclaimed";
+    case State::kRisingInRange:
+      break;
   }
   return "rising_in_range";
 }
@@ -41,13 +57,20 @@ namespace {
 // One explicit line per kind.
 Words WordsOf(const Judgement& j) {
   switch (j.kind) {
-    case Kind::kLeak: return LeakWords(j);
-    case Kind::kBounded: return BoundedWords(j);
-    case Kind::kCapacity: return CapacityWords(j);
-    case Kind::kFragmentation: return FragmentationWords(j);
-    case Kind::kStepChange: return StepChangeWords(j);
-    case Kind::kHealthy: return HealthyWords(j);
-    case Kind::kInsufficient: break;
+    case Kind::kLeak:
+      return LeakWords(j);
+    case Kind::kBounded:
+      return BoundedWords(j);
+    case Kind::kCapacity:
+      return CapacityWords(j);
+    case Kind::kFragmentation:
+      return FragmentationWords(j);
+    case Kind::kStepChange:
+      return StepChangeWords(j);
+    case Kind::kHealthy:
+      return HealthyWords(j);
+    case Kind::kInsufficient:
+      break;
   }
   return InsufficientWords(j);
 }
@@ -57,13 +80,16 @@ std::string Capitalized(std::string text) {
   return text;
 }
 
-void AddEvidence(std::vector<finding::Evidence>& out, const char* name, std::optional<double> value, const char* unit) {
+void AddEvidence(std::vector<finding::Evidence>& out, const char* name, std::optional<double> value,
+                 const char* unit) {
   if (value) out.push_back({name, *value, unit});
 }
 
 }  // namespace
 
-std::string Reason(const Judgement& j) { return Capitalized(WordsOf(j).reason.en + (j.note.empty() ? "" : " " + j.note)); }
+std::string Reason(const Judgement& j) {
+  return Capitalized(WordsOf(j).reason.en + (j.note.empty() ? "" : " " + j.note));
+}
 std::string ReasonZh(const Judgement& j) { return WordsOf(j).reason.zh + j.note_zh; }
 std::string Help(const Judgement& j) { return WordsOf(j).help.en; }
 std::string HelpZh(const Judgement& j) { return WordsOf(j).help.zh; }

@@ -52,10 +52,10 @@ struct Judgement {
   std::optional<std::pair<double, double>> interval;  // 95 %
   std::optional<double> onset_step;
   std::optional<series::Phase> phase;
-  bool from_ledger = false;           // decided by births that never die, not by statistics of totals
+  bool from_ledger = false;  // decided by births that never die, not by statistics of totals
   std::optional<double> steps_to_oom, seconds_to_oom;
-  std::optional<double> steps_needed;  // more steps until this can be decided
-  std::optional<double> no_leak_above;  // B/step: any steady leak is smaller
+  std::optional<double> steps_needed;    // more steps until this can be decided
+  std::optional<double> no_leak_above;   // B/step: any steady leak is smaller
   std::optional<double> cache_at_least;  // bytes: if this is a cache, it fills to more than this
 
   uint64_t steps_seen = 0, readings = 0;
@@ -79,9 +79,9 @@ std::string Help(const Judgement& judgement);
 std::string HelpZh(const Judgement& judgement);
 
 finding::VerdictRow ToRow(const Judgement& judgement);
-// What to tell the user: LT201 leak, LT202 capacity, LT203 fragmentation, LT204 bounded growth, LT205 step change,
-// LT206 leak in validation, epochs or checkpoints only, LT207 leak outside the allocator, LT208 leak on some ranks only,
-// LT209 watch: growth not yet decided. Nothing for a healthy pool.
+// What to tell the user: LT201 leak, LT202 capacity, LT203 fragmentation, LT204 bounded growth, LT205 step
+// change, LT206 leak in validation, epochs or checkpoints only, LT207 leak outside the allocator, LT208 leak
+// on some ranks only, LT209 watch: growth not yet decided. Nothing for a healthy pool.
 std::optional<finding::Finding> ToFinding(const Judgement& judgement);
 
 }  // namespace lowtide::verdict

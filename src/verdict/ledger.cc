@@ -28,8 +28,10 @@ void Ledger::Look(double step, std::span<const LedgerRow> rows) {
     look.rows = std::move(merged);
   }
   if (!looks_.empty() && looks_.back().step >= step) {
-    if (looks_.back().step > step) looks_.clear();  // a restart
-    else looks_.pop_back();
+    if (looks_.back().step > step)
+      looks_.clear();  // a restart
+    else
+      looks_.pop_back();
   }
   looks_.push_back(std::move(look));
   if (looks_.size() <= kLooks) return;
@@ -37,7 +39,8 @@ void Ledger::Look(double step, std::span<const LedgerRow> rows) {
   size_t drop = 1;
   double best = 1e300;
   for (size_t i = 0; i + 1 < looks_.size(); ++i) {
-    double before = i ? looks_[i - 1].step : looks_[0].step / 2, ratio = (looks_[i + 1].step + 1) / (before + 1);
+    double before = i ? looks_[i - 1].step : looks_[0].step / 2,
+           ratio = (looks_[i + 1].step + 1) / (before + 1);
     if (ratio < best) best = ratio, drop = i;
   }
   looks_.erase(looks_.begin() + static_cast<long>(drop));
@@ -49,16 +52,33 @@ namespace {
 double Alive(const std::vector<LedgerRow>& rows, double from, double to) {
   double sum = 0;
   for (auto& row : rows) {
-    double first = static_cast<double>(row.first_birth_step), last = static_cast<double>(row.last_birth_step) + 1;
+    double first = static_cast<double>(row.first_birth_step),
+           last = static_cast<double>(row.last_birth_step) + 1;
     double overlap = std::min(to, last) - std::max(from, first);
     if (overlap > 0) sum += row.bytes_alive * overlap / (last - first);
   }
   return sum;
 }
 
+// Bytes per step of the births in [from, to): from the first birth to the last, the first one's own bytes not
+// counted, so that births every 25 steps give the same rate wherever the ends fall.
+double RateOf(const std::vector<LedgerRow>& rows, double from, double to) {
+  double first = 1e300, last = -1e300, bytes = 0, first_bytes = 0;
+  for (auto& row : rows) {
+    double birth = (static_cast<double>(row.first_birth_step) + static_cast<double>(row.last_birth_step)) / 2;
+    if (birth < from || birth >= to) continue;
+    if (birth < first) first = birth, first_bytes = 0;
+    if (birth == first) first_bytes += row.bytes_alive;
+    last = std::max(last, birth);
+    bytes += row.bytes_alive;
+  }
+  return last > first ? (bytes - first_bytes) / (last - first) : Alive(rows, from, to) / (to - from);
+}
+
 int RowsIn(const std::vector<LedgerRow>& rows, double from, double to) {
   int n = 0;
-  for (auto& row : rows) n += static_cast<double>(row.first_birth_step) < to && static_cast<double>(row.last_birth_step) >= from;
+  for (auto& row : rows)
+    n += static_cast<double>(row.first_birth_step) < to && static_cast<double>(row.last_birth_step) >= from;
   return n;
 }
 
@@ -66,7 +86,8 @@ std::optional<series::Phase> PhaseOf(const std::vector<LedgerRow>& rows, double 
   std::array<double, 5> bytes{};
   double total = 0;
   for (auto& row : rows) {
-    if (static_cast<double>(row.first_birth_step) < from || static_cast<double>(row.last_birth_step) >= to) continue;
+    if (static_cast<double>(row.first_birth_step) < from || static_cast<double>(row.last_birth_step) >= to)
+      continue;
     bytes[static_cast<size_t>(row.phase)] += row.bytes_alive;
     total += row.bytes_alive;
   }
@@ -84,7 +105,8 @@ LedgerVerdict Ledger::Decide(double first_step, std::optional<double> growth_upp
   double span = now.step - first_step + 1;
   if (span < 40) return out;
   // Young births are not yet known to stay, the first ones are the start-up's.
-  double young = std::max(4.0, 0.15 * span), begin = first_step + std::max(3.0, 0.05 * span), end = now.step + 1 - young;
+  double young = std::max(4.0, 0.15 * span), begin = first_step + std::max(3.0, 0.05 * span),
+         end = now.step + 1 - young;
   constexpr int kParts = 6;
   std::array<double, kParts> part{};
   double each = (end - begin) / kParts;
@@ -95,7 +117,8 @@ LedgerVerdict Ledger::Decide(double first_step, std::optional<double> growth_upp
   double died = 0, lived = 0;
   for (auto& look : looks_) {
     if (look.step > now.step - young || look.step - young <= begin) continue;
-    double then = Alive(look.rows, begin, look.step - young), still = Alive(now.rows, begin, look.step - young);
+    double then = Alive(look.rows, begin, look.step - young),
+           still = Alive(now.rows, begin, look.step - young);
     if (then > lived + died) lived = still, died = std::max(0.0, then - still);
   }
   out.survivors = old;
@@ -112,17 +135,18 @@ LedgerVerdict Ledger::Decide(double first_step, std::optional<double> growth_upp
     out.kind = recent_rate > 0 ? LedgerVerdict::kBounded : LedgerVerdict::kNone;
     return out;
   }
-  double rate = parts > 0 ? Alive(now.rows, from, end) / (end - from) : 0;
-  // The youngest part may still hold a buffer's births: with enough parts, the others decide where they agree.
-  if (parts >= 4 && part[kParts - 1] > 1.3 * part[kParts - 2])
-    rate = Alive(now.rows, from, end - each) / (end - each - from);
+  double rate = parts > 0 ? RateOf(now.rows, from, end) : 0;
+  // The youngest part may still hold a buffer's births: with enough parts, the others decide where they
+  // agree.
+  if (parts >= 4 && part[kParts - 1] > 1.3 * part[kParts - 2]) rate = RateOf(now.rows, from, end - each);
   if (parts == 0) {  // survivors among early births only
     out.kind = LedgerVerdict::kWarmup;
     return out;
   }
   bool many = RowsIn(now.rows, from, end) >= std::max(4, parts);
   // Births survive at a falling rate the older they are: they do die, only later.
-  double first_half = Alive(now.rows, from, (from + end) / 2), second_half = Alive(now.rows, (from + end) / 2, end);
+  double first_half = Alive(now.rows, from, (from + end) / 2),
+         second_half = Alive(now.rows, (from + end) / 2, end);
   out.old_share = second_half > 0 ? first_half / second_half : 1;
   bool fading = second_half < 0.4 * first_half, dying = out.old_share < 0.5 || died > 0.5 * (died + lived);
   bool grows = !growth_upper || *growth_upper >= 0.4 * rate;
@@ -134,8 +158,10 @@ LedgerVerdict Ledger::Decide(double first_step, std::optional<double> growth_upp
   for (int i = onset; i < kParts; ++i) spread += std::pow(part[i] / each - rate, 2);
   double error = parts > 1 ? std::sqrt(spread / (parts - 1) / parts) : 0.25 * rate;
   out.low = rate - 2.2 * error - 0.01 * rate, out.high = rate + 2.2 * error + 0.01 * rate;
-  if (!grows || fading || dying) out.kind = parts <= 1 && !dying ? LedgerVerdict::kWarmup : LedgerVerdict::kBounded;
-  else if (many && parts >= 4) out.kind = LedgerVerdict::kLeak;
+  if (!grows || fading || dying)
+    out.kind = parts <= 1 && !dying ? LedgerVerdict::kWarmup : LedgerVerdict::kBounded;
+  else if (many && parts >= 4)
+    out.kind = LedgerVerdict::kLeak;
   return out;  // else undecided: a late start, or too few births
 }
 

@@ -42,14 +42,18 @@ std::optional<Phase> Marks::Blame(double bytes_per_step) const {
     for (auto& e : events) spread += (e.jump - mean) * (e.jump - mean);
     double m = static_cast<double>(events.size()), error = std::sqrt(spread / (m - 1) / m);
     if (steps <= 0) continue;
-    // Every event must keep something, and what it keeps must explain the growth between the first and the last.
+    // Every event must keep something, and what it keeps must explain the growth between the first and the
+    // last.
     double share = (jumps - events.front().jump) / (bytes_per_step * steps);
     if (mean < 3 * error) {
-      if (std::abs(share) + 3 * error * m / (bytes_per_step * steps) < 0.3) answer = answer.value_or(Phase::kStep);
+      if (std::abs(share) + 3 * error * m / (bytes_per_step * steps) < 0.3)
+        answer = answer.value_or(Phase::kStep);
       continue;
     }
-    if (share >= 0.55 && share <= 1.8 && share > best) best = share, answer = phase;
-    else if (share < 0.4 && !answer) answer = Phase::kStep;
+    if (share >= 0.55 && share <= 1.8 && share > best)
+      best = share, answer = phase;
+    else if (share < 0.4 && !answer)
+      answer = Phase::kStep;
   }
   return answer;
 }

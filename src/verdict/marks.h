@@ -13,8 +13,8 @@ class Marks {
  public:
   void AddMark(series::Phase phase);
   void AddPoint(double step, double value);
-  // The phase whose events hold the growth, kStep when they do not, nullopt when that cannot be told. Needs six events of
-  // a phase, of which the first does not count (it allocates buffers).
+  // The phase whose events hold the growth, kStep when they do not, nullopt when that cannot be told. Needs
+  // six events of a phase, of which the first does not count (it allocates buffers).
   std::optional<series::Phase> Blame(double bytes_per_step) const;
 
  private:
@@ -28,7 +28,7 @@ class Marks {
     bool pending = false;
   };
   std::array<Kept, kPhases> kinds_;
-  double last_value_ = 0, last_step_ = 0, before_last_ = 0;
+  double last_value_ = 0, last_step_ = 0;
   uint64_t points_ = 0;
 };
 

@@ -21,7 +21,8 @@ struct Outcome {
   Judgement j;
 };
 
-Outcome JudgeCase(testing::Generator& generator, const std::string& family, size_t readings, double strength) {
+Outcome JudgeCase(testing::Generator& generator, const std::string& family, size_t readings,
+                  double strength) {
   Outcome out{generator.Make(family, readings, strength), {}};
   EngineOptions options;
   options.pool = out.input.pool, options.quantum = out.input.quantum, options.capacity = out.input.capacity;

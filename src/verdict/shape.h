@@ -8,10 +8,20 @@ namespace lowtide::verdict {
 enum class Shape {
   kNone,
   // growing
-  kLine, kConvex, kKnee /* flat, then line */, kStairs, kLineWithShifts, kSettled /* a start that fades, then line */,
+  kLine,
+  kConvex,
+  kKnee /* flat, then line */,
+  kStairs,
+  kLineWithShifts,
+  kSettled /* a start that fades, then line */,
   kDrift /* random walk with drift */,
   // bounded
-  kConstant, kShifts, kPlateau /* line, then flat */, kSaturation /* exponential */, kRoot /* power < 1 */, kLogarithm,
+  kConstant,
+  kShifts,
+  kPlateau /* line, then flat */,
+  kSaturation /* exponential */,
+  kRoot /* power < 1 */,
+  kLogarithm,
   kDriftEnds /* random walk whose drift ends or fades */,
 };
 bool IsGrowing(Shape shape);
@@ -27,12 +37,12 @@ struct Fit {
   int rises = 0;      // stairs, shifts
 };
 
-// The best growing and the best bounded description of a window by the Bayesian information criterion. `x` strictly
-// increasing, 8 values at least; `noise_floor` in bytes; `z_critical` is what a slope among level shifts must reach;
-// `origin` is the x at which the run began (at or before x[0]): caches fill from there.
+// The best growing and the best bounded description of a window by the Bayesian information criterion. `x`
+// strictly increasing, 8 values at least; `noise_floor` in bytes; `z_critical` is what a slope among level
+// shifts must reach; `origin` is the x at which the run began (at or before x[0]): caches fill from there.
 struct ShapeResult {
   Fit growing, bounded;
-  Fit slow;  // the best of the bounded ones that slow down
+  Fit slow;                       // the best of the bounded ones that slow down
   std::vector<double> residuals;  // about the best smooth curve: what is noise, whatever the trend looks like
   bool grows() const { return growing.bic <= bounded.bic; }
   // By how much growth that slows down is the better description; negative: growth that goes on is.
@@ -40,7 +50,7 @@ struct ShapeResult {
   // The bounded description is better by 10 and of a kind that slows down.
   bool slowing() const { return bounded.bic + 10 < growing.bic && IsSlowing(bounded.shape); }
 };
-ShapeResult FitShapes(std::span<const double> x, std::span<const double> y, double noise_floor, double z_critical,
-                      double origin);
+ShapeResult FitShapes(std::span<const double> x, std::span<const double> y, double noise_floor,
+                      double z_critical, double origin);
 
 }  // namespace lowtide::verdict

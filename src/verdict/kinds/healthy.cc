@@ -9,8 +9,9 @@ Words HealthyWords(const Judgement& j) {
   Text pool = PoolWords(j), span = SpanWords(j);
   Words out;
   if (j.state == State::kRisingInRange)
-    out.reason = {fmt::format("{} rises, but below a level that this run has already held ({}).", pool.en, span.en),
-                  fmt::format("{} 在上升, 但低于本次运行曾达到的水平 ({})。", pool.zh, span.zh)};
+    out.reason = {
+        fmt::format("{} rises, but below a level that this run has already held ({}).", pool.en, span.en),
+        fmt::format("{} 在上升, 但低于本次运行曾达到的水平 ({})。", pool.zh, span.zh)};
   else
     out.reason = {fmt::format("{} shows no growth that chance cannot explain ({}).", pool.en, span.en),
                   fmt::format("{} 没有超出偶然的增长 ({})。", pool.zh, span.zh)};

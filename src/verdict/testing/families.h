@@ -9,16 +9,18 @@
 
 #include "series/point.h"
 
-// Generated series with known truth, for tests and benchmarks: healthy, bounded and leaking runs under the noise that
-// training shows (none, Gaussian, variable lengths, buckets, gradient accumulation, sawtooth, correlated).
+// Generated series with known truth, for tests and benchmarks: healthy, bounded and leaking runs under the
+// noise that training shows (none, Gaussian, variable lengths, buckets, gradient accumulation, sawtooth,
+// correlated).
 namespace lowtide::verdict::testing {
 
 struct Case {
   std::string family, noise;
   bool leak = false;
-  bool linear_cache = false;  // until it is full, a cache that fills at constant speed is the same series as a leak
-  double slope = 0;           // bytes per step at the end, of leaks
-  double z = 0;               // growth over the run against the noise of its slope: Gaussian least squares
+  bool linear_cache =
+      false;         // until it is full, a cache that fills at constant speed is the same series as a leak
+  double slope = 0;  // bytes per step at the end, of leaks
+  double z = 0;      // growth over the run against the noise of its slope: Gaussian least squares
   double capacity = 0;
   std::string pool = "cuda:0";
   double quantum = 512;
@@ -31,14 +33,17 @@ class Generator {
 
   static const std::vector<std::string>& Healthy() {
     static const std::vector<std::string> names{
-        "flat",        "warmup",   "step",     "twosteps", "decreasing", "gc_short",  "gc_long",  "sorted_epoch", "valspike", "valstep",
-        "cache_exp",   "cache_zipf", "cache_late", "rss_cow",  "rss_log",    "rss_trim",  "rss_walk", "curriculum",   "restart",  "missing",
-        "correlated",  "capacity"};
+        "flat",       "warmup",       "step",       "twosteps", "decreasing", "gc_short",
+        "gc_long",    "sorted_epoch", "valspike",   "valstep",  "cache_exp",  "cache_zipf",
+        "cache_late", "rss_cow",      "rss_log",    "rss_trim", "rss_walk",   "curriculum",
+        "restart",    "missing",      "correlated", "capacity"};
     return names;
   }
   static const std::vector<std::string>& Leaks() {
-    static const std::vector<std::string> names{"l_step", "l_late",  "l_log",    "l_val",  "l_epoch",  "l_rare",     "l_random", "l_quad", "l_decreasing",
-                                                "l_gcmix", "l_sorted", "l_curriculum", "l_rss", "l_other", "l_restart", "l_valspike", "l_warmup"};
+    static const std::vector<std::string> names{
+        "l_step",   "l_late",  "l_log",        "l_val",      "l_epoch",  "l_rare",
+        "l_random", "l_quad",  "l_decreasing", "l_gcmix",    "l_sorted", "l_curriculum",
+        "l_rss",    "l_other", "l_restart",    "l_valspike", "l_warmup"};
     return names;
   }
 
@@ -49,18 +54,25 @@ class Generator {
     bool leak = family.starts_with("l_");
     if (family == "warmup" || family == "l_warmup") Warmup(lift);
     if (family == "step" || family == "valstep") Steps(lift, 1, 0.1, 0.9);
-    if (family == "twosteps" || family == "curriculum" || family == "l_curriculum") Steps(lift, 2 + Int(0, 1), 0.05, 0.9);
-    if (family == "decreasing" || family == "l_decreasing") for (size_t i = 0; i < n_; ++i) lift[i] -= 3 * sigma_ * Progress(i) * (leak ? 0.3 : 1);
-    if (family == "gc_short" || family == "l_gcmix") Sawtooth(extra, Uniform(6, 40), Uniform(0.5, 3) * std::max(sigma_, 1e6));
+    if (family == "twosteps" || family == "curriculum" || family == "l_curriculum")
+      Steps(lift, 2 + Int(0, 1), 0.05, 0.9);
+    if (family == "decreasing" || family == "l_decreasing")
+      for (size_t i = 0; i < n_; ++i) lift[i] -= 3 * sigma_ * Progress(i) * (leak ? 0.3 : 1);
+    if (family == "gc_short" || family == "l_gcmix")
+      Sawtooth(extra, Uniform(6, 40), Uniform(0.5, 3) * std::max(sigma_, 1e6));
     if (family == "gc_long") Sawtooth(extra, n_ * Uniform(0.12, 0.4), Uniform(1, 20) * std::max(sigma_, 1e6));
-    if (family == "sorted_epoch" || family == "l_sorted") SortNoise(static_cast<size_t>(n_ * Uniform(0.05, 0.3)));
+    if (family == "sorted_epoch" || family == "l_sorted")
+      SortNoise(static_cast<size_t>(n_ * Uniform(0.05, 0.3)));
     if (family == "valspike" || family == "l_valspike") Spikes(extra);
-    if (family == "cache_exp") Fill(lift, [t = Uniform(0.05, 0.6)](double x) { return 1 - std::exp(-x / t); });
+    if (family == "cache_exp")
+      Fill(lift, [t = Uniform(0.05, 0.6)](double x) { return 1 - std::exp(-x / t); });
     if (family == "cache_zipf") Fill(lift, [p = Uniform(0.35, 0.65)](double x) { return std::pow(x, p); });
     if (family == "cache_late") Fill(lift, [c = Uniform(0.2, 0.8)](double x) { return std::min(x, c) / c; });
-    if (family == "rss_log") Fill(lift, [c = Uniform(0.005, 0.1)](double x) { return std::log1p(x / c) / std::log1p(1 / c); });
+    if (family == "rss_log")
+      Fill(lift, [c = Uniform(0.005, 0.1)](double x) { return std::log1p(x / c) / std::log1p(1 / c); });
     if (family == "rss_cow") Fill(lift, [t = Uniform(0.05, 0.4)](double x) { return 1 - std::exp(-x / t); });
-    if (family == "rss_walk" || family == "l_rss" || family == "rss_cow" || family == "rss_log") Walk(lift, family == "rss_walk" ? 0.3 : 0.08);
+    if (family == "rss_walk" || family == "l_rss" || family == "rss_cow" || family == "rss_log")
+      Walk(lift, family == "rss_walk" ? 0.3 : 0.08);
     if (family == "rss_trim") Trim(lift);
     if (family.starts_with("rss") || family == "l_rss") case_.pool = "host", case_.quantum = 4096;
     if (family == "l_other") case_.pool = "device-other:0", case_.quantum = 1 << 20;
@@ -103,9 +115,12 @@ class Generator {
       if (kind == "exact") v = 512.0 * Int(-1, 1), sigma_ = 400;
       if (kind == "gauss") v = scale * Normal();
       if (kind == "varlen") v = scale * std::exp(0.6 * Normal());
-      if (kind == "bucket") v = scale * buckets[static_cast<size_t>(Int(0, static_cast<int>(buckets.size()) - 1))];
+      if (kind == "bucket")
+        v = scale * buckets[static_cast<size_t>(Int(0, static_cast<int>(buckets.size()) - 1))];
       if (kind == "ga") v = scale * ((static_cast<int>(i) % period) ? 0.7 : 0.0) + 0.3 * scale * Normal();
-      if (kind == "saw") v = scale * (std::fmod(static_cast<double>(i) + phase, period + 3.7) / (period + 3.7)) + 0.2 * scale * Normal();
+      if (kind == "saw")
+        v = scale * (std::fmod(static_cast<double>(i) + phase, period + 3.7) / (period + 3.7)) +
+            0.2 * scale * Normal();
       if (kind == "ar") state = rho * state + std::sqrt(1 - rho * rho) * Normal(), v = scale * state;
     }
     if (kind == "exact") return;
@@ -118,7 +133,8 @@ class Generator {
   void SortNoise(size_t epoch) {
     epoch = std::max<size_t>(epoch, 16);
     for (size_t a = 0; a < n_; a += epoch)
-      std::sort(noise_.begin() + static_cast<long>(a), noise_.begin() + static_cast<long>(std::min(n_, a + epoch)));
+      std::sort(noise_.begin() + static_cast<long>(a),
+                noise_.begin() + static_cast<long>(std::min(n_, a + epoch)));
   }
   void Warmup(std::vector<double>& lift) {
     double tau = Uniform(2, 30), height = Uniform(0.05, 0.5) * base_;
@@ -163,17 +179,26 @@ class Generator {
 
   void Leak(const std::string& family, double strength, std::vector<double>& lift) {
     double noise = family == "l_other" ? 3e5 : case_.noise == "exact" ? 2e5 : sigma_;
-    double growth = std::min(strength * noise, 0.6 * base_), onset = family == "l_late" ? Uniform(0.2, 0.6) : 0;
+    double growth = std::min(strength * noise, 0.6 * base_),
+           onset = family == "l_late" ? Uniform(0.2, 0.6) : 0;
     std::vector<double> shape(n_, 0.0);
-    int events = family == "l_val" ? Int(12, 60) : family == "l_epoch" ? Int(6, 14) : family == "l_log" ? Int(60, 200) : 0;
+    int events = family == "l_val"     ? Int(12, 60)
+                 : family == "l_epoch" ? Int(6, 14)
+                 : family == "l_log"   ? Int(60, 200)
+                                       : 0;
     double interval = events ? static_cast<double>(n_) / events : 1, at = 0;
     for (size_t i = 0; i < n_; ++i) {
       double x = Progress(i);
-      if (family == "l_quad") shape[i] = x * x;
-      else if (events) shape[i] = std::floor(static_cast<double>(i) / interval) / events;
-      else if (family == "l_rare") shape[i] = at += (Uniform(0, 1) < 25.0 / static_cast<double>(n_) ? 1.0 / 25 : 0);
-      else if (family == "l_random") shape[i] = at += -std::log(Uniform(1e-9, 1)) / static_cast<double>(n_);
-      else shape[i] = std::max(0.0, x - onset) / (1 - onset);
+      if (family == "l_quad")
+        shape[i] = x * x;
+      else if (events)
+        shape[i] = std::floor(static_cast<double>(i) / interval) / events;
+      else if (family == "l_rare")
+        shape[i] = at += (Uniform(0, 1) < 25.0 / static_cast<double>(n_) ? 1.0 / 25 : 0);
+      else if (family == "l_random")
+        shape[i] = at += -std::log(Uniform(1e-9, 1)) / static_cast<double>(n_);
+      else
+        shape[i] = std::max(0.0, x - onset) / (1 - onset);
     }
     for (size_t i = 0; i < n_; ++i) lift[i] += growth * shape[i];
     double steps = static_cast<double>((n_ - 1) * static_cast<size_t>(every_));
@@ -185,7 +210,8 @@ class Generator {
 
   void Emit(const std::string& family, const std::vector<double>& extra, const std::vector<double>& lift) {
     double activations = base_ * Uniform(0.1, 0.9), top = 0;
-    size_t again = family.find("restart") != std::string::npos ? static_cast<size_t>(n_ * Uniform(0.2, 0.7)) : n_;
+    size_t again =
+        family.find("restart") != std::string::npos ? static_cast<size_t>(n_ * Uniform(0.2, 0.7)) : n_;
     double restart_lift = again < n_ ? lift[again] : 0;
     std::vector<double> peaks;
     for (size_t i = 0; i < n_; ++i) {
@@ -194,7 +220,8 @@ class Generator {
       double v = base_ + noise_[i] + extra[i] + lift[i] - (i >= again ? restart_lift : 0);
       v = std::max(0.0, std::round(v / case_.quantum) * case_.quantum);
       // Longer sequences lift the peak more than what is left at the step's end.
-      double peak = v + activations + (case_.noise == "varlen" || case_.noise == "bucket" ? 2 * noise_[i] : 0);
+      double peak =
+          v + activations + (case_.noise == "varlen" || case_.noise == "bucket" ? 2 * noise_[i] : 0);
       series::Point p;
       p.step = shown * static_cast<uint64_t>(every_);
       p.value = v;
@@ -202,8 +229,10 @@ class Generator {
       top = std::max(top, std::max(peak, v));
       case_.points.push_back(p);
     }
-    if (family == "capacity") case_.capacity = top / 0.98;
-    else case_.capacity = std::max(case_.capacity, top * 1.2);
+    if (family == "capacity")
+      case_.capacity = top / 0.98;
+    else
+      case_.capacity = std::max(case_.capacity, top * 1.2);
   }
 
   std::mt19937_64 random_;

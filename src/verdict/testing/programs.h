@@ -33,7 +33,8 @@ class Program {
   void Mark(series::Phase phase) { marks_.push_back(phase); }
 
   // Runs `body` once a step; what it says is the pool at the step's end.
-  Judgement Run(uint64_t steps, EngineOptions options, bool with_ledger, const std::function<void(Program&)>& body) {
+  Judgement Run(uint64_t steps, EngineOptions options, bool with_ledger,
+                const std::function<void(Program&)>& body) {
     Engine engine(options);
     uint64_t next_look = 24;
     for (step_ = 1; step_ <= steps; ++step_) {
@@ -81,8 +82,8 @@ class Program {
 struct NamedProgram {
   std::string name;
   bool leak;
-  double rate;           // bytes per step, of leaks
-  series::Phase phase;   // of leaks
+  double rate;                                          // bytes per step, of leaks
+  series::Phase phase;                                  // of leaks
   std::function<std::function<void(Program&)>()> make;  // a fresh body
 };
 
@@ -92,16 +93,19 @@ inline std::vector<NamedProgram> Programs() {
     if (p.step() == 1) p.Make(300000), p.Make(600000);  // weights, optimizer state
   };
   std::vector<NamedProgram> out;
-  auto add = [&](std::string name, bool leak, double rate, Phase phase, std::function<std::function<void(Program&)>()> make) {
+  auto add = [&](std::string name, bool leak, double rate, Phase phase,
+                 std::function<std::function<void(Program&)>()> make) {
     out.push_back({std::move(name), leak, rate, phase, std::move(make)});
   };
   for (double bytes : {96.0, 8192.0, 131072.0})
-    add("leak every step " + std::to_string(static_cast<int>(bytes)), true, bytes, Phase::kStep, [=] {
-      return [=](Program& p) { model(p), p.Make(bytes); };
-    });
+    add("leak every step " + std::to_string(static_cast<int>(bytes)), true, bytes, Phase::kStep,
+        [=] { return [=](Program& p) { model(p), p.Make(bytes); }; });
   for (int every : {5, 10, 25})
     add("leak every " + std::to_string(every), true, 400000.0 / every, Phase::kStep, [=] {
-      return [=](Program& p) { model(p); if (p.step() % every == 0) p.Make(400000); };
+      return [=](Program& p) {
+        model(p);
+        if (p.step() % every == 0) p.Make(400000);
+      };
     });
   for (int every : {20, 25, 30})
     add("validation leak every " + std::to_string(every), true, 530000.0 / every, Phase::kValidation, [=] {
@@ -111,10 +115,15 @@ inline std::vector<NamedProgram> Programs() {
       };
     });
   add("leak of random size", true, 20000, Phase::kStep, [=] {
-    return [=](Program& p) { model(p), p.Make(512 * std::ceil(std::exponential_distribution<>(1.0 / 39)(p.random()))); };
+    return [=](Program& p) {
+      model(p), p.Make(512 * std::ceil(std::exponential_distribution<>(1.0 / 39)(p.random())));
+    };
   });
   add("leak from step 90", true, 40960, Phase::kStep, [=] {
-    return [=](Program& p) { model(p); if (p.step() >= 90) p.Make(40960); };
+    return [=](Program& p) {
+      model(p);
+      if (p.step() >= 90) p.Make(40960);
+    };
   });
   add("leak and a buffer of 40", true, 16384, Phase::kStep, [=] {
     auto queue = std::make_shared<std::vector<uint64_t>>();
@@ -124,7 +133,10 @@ inline std::vector<NamedProgram> Programs() {
     };
   });
   add("warm-up in stairs", false, 0, Phase::kStep, [=] {
-    return [=](Program& p) { model(p); if (p.step() == 40 || p.step() == 110) p.Make(250000); };
+    return [=](Program& p) {
+      model(p);
+      if (p.step() == 40 || p.step() == 110) p.Make(250000);
+    };
   });
   for (size_t length : {30, 90, 130, 200})
     add("buffer of " + std::to_string(length), false, 0, Phase::kStep, [=] {
@@ -155,16 +167,20 @@ inline std::vector<NamedProgram> Programs() {
   });
   add("variable lengths", false, 0, Phase::kStep, [=] {
     auto kept = std::make_shared<uint64_t>(0);
-    return [=](Program& p) { model(p), p.Free(*kept), *kept = p.Make(512 * std::uniform_int_distribution<>(1, 40)(p.random())); };
+    return [=](Program& p) {
+      model(p), p.Free(*kept), *kept = p.Make(512 * std::uniform_int_distribution<>(1, 40)(p.random()));
+    };
   });
   add("validation outputs replaced", false, 0, Phase::kStep, [=] {
     auto kept = std::make_shared<uint64_t>(0);
     return [=](Program& p) {
       model(p);
-      if (p.step() % 45 == 0) p.Free(*kept), *kept = p.Make(1300000, Phase::kValidation), p.Mark(Phase::kValidation);
+      if (p.step() % 45 == 0)
+        p.Free(*kept), *kept = p.Make(1300000, Phase::kValidation), p.Mark(Phase::kValidation);
     };
   });
-  for (auto steps : {std::vector<uint64_t>{30, 170}, std::vector<uint64_t>{30, 215}, std::vector<uint64_t>{140}, std::vector<uint64_t>{12, 160, 280}})
+  for (auto steps : {std::vector<uint64_t>{30, 170}, std::vector<uint64_t>{30, 215},
+                     std::vector<uint64_t>{140}, std::vector<uint64_t>{12, 160, 280}})
     add("collected at " + std::to_string(steps.back()), false, 0, Phase::kStep, [=] {
       auto garbage = std::make_shared<std::vector<uint64_t>>();
       return [=](Program& p) {
