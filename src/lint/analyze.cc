@@ -21,6 +21,11 @@ ModuleFacts Analyze(const Source& source) {
   if (source.text.size() > kLargestFile) return facts;
   std::vector<Range> ranges = RelevantRanges(source.text);
   if (ranges.empty()) return facts;
+  // Some rules look at every pair of statements of a kind. No program that people write comes near this.
+  constexpr size_t kMostCode = 2 << 20;
+  size_t code = 0;
+  for (const Range& range : ranges) code += range.end - range.start;
+  if (code > kMostCode) return facts;
   if (ranges.size() == 1 && ranges[0].start == 0 && ranges[0].end == source.text.size()) ranges.clear();
   Module module(source, ranges);
   if (module.empty()) return facts;

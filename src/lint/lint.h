@@ -106,7 +106,8 @@ class ModuleFacts {
   std::unique_ptr<Data> data_;
 };
 
-// Thread-safe and pure. Files over 256 MB and text that does not look like it concerns training give empty facts.
+// Thread-safe and pure. Files over 256 MB, files with over 2 MB of code that concerns training (generated, surely), and
+// text that does not look like it concerns training give empty facts.
 ModuleFacts Analyze(const Source& source);
 
 // The project's names and calls. Keeps pointers to the facts, which must outlive it.
