@@ -36,7 +36,8 @@ void NumberRanks(std::vector<snapshot::Explanation>& files) {
   for (size_t i = 0; i < files.size(); ++i) files[i].rank = static_cast<int>(i);
 }
 
-std::string Render(const report::SnapshotView& view, const SnapshotOptions& options, const CommonOptions& common) {
+std::string Render(const report::SnapshotView& view, const SnapshotOptions& options,
+                   const CommonOptions& common) {
   report::SnapshotOptions how;
   how.lang = common.lang;
   how.hide_sources = options.hide_sources;
@@ -64,7 +65,8 @@ int Snapshot(const SnapshotOptions& options, const CommonOptions& common) {
     view.ranks = &*ranks;
     view.findings = snapshot::FindRankProblems(*ranks);
   }
-  for (const auto& file : files) view.findings.insert(view.findings.end(), file.findings.begin(), file.findings.end());
+  for (const auto& file : files)
+    view.findings.insert(view.findings.end(), file.findings.begin(), file.findings.end());
   std::optional<std::vector<snapshot::DeviceDiff>> diff;
   if (!options.diff.empty()) {
     snapshot::Explanation before = ExplainFile(options.diff, options);
@@ -74,7 +76,8 @@ int Snapshot(const SnapshotOptions& options, const CommonOptions& common) {
   const std::string text = Render(view, options, common);
   if (options.output.empty()) {
     std::fwrite(text.data(), 1, text.size(), stdout);
-    if (std::fflush(stdout) != 0) throw Error("the report could not be written", "look for a full disk or a closed pipe");
+    if (std::fflush(stdout) != 0)
+      throw Error("the report could not be written", "look for a full disk or a closed pipe");
   } else {
     WriteFileAtomically(options.output, text);
     fmt::print(stderr, "wrote {}\n", options.output);

@@ -10,12 +10,12 @@ namespace lowtide::cli {
 
 struct SnapshotOptions {
   std::vector<std::string> files;
-  std::string format = "text";   // text, json, html, speedscope, trace
-  std::string output;            // empty: standard output
-  std::string diff;              // an earlier snapshot
-  std::string replay;            // settings or "best"
+  std::string format = "text";  // text, json, html, speedscope, trace
+  std::string output;           // empty: standard output
+  std::string diff;             // an earlier snapshot
+  std::string replay;           // settings or "best"
   std::string fail_on = "error";
-  uint64_t capacity = 0;         // bytes; 0: not known
+  uint64_t capacity = 0;  // bytes; 0: not known
   bool hide_sources = false;
   unsigned threads = 0;
 };

@@ -19,13 +19,15 @@ using snapshot::Explanation;
 using snapshot::Lifetimes;
 
 constexpr uint64_t kUnit = 512;
-constexpr size_t kGroups = 14;             // lines of code told apart by colour; the rest is one band
+constexpr size_t kGroups = 14;  // lines of code told apart by colour; the rest is one band
 constexpr size_t kGroupBuckets = 4096;
 constexpr size_t kMostEvents = 3'000'000;  // with action, size and line at the pointer
 constexpr size_t kMostSegments = 400;
 constexpr int kMostDepth = 60;
 
-uint32_t Units(uint64_t bytes) { return static_cast<uint32_t>(std::min<uint64_t>(0xffffffff, (bytes + kUnit / 2) / kUnit)); }
+uint32_t Units(uint64_t bytes) {
+  return static_cast<uint32_t>(std::min<uint64_t>(0xffffffff, (bytes + kUnit / 2) / kUnit));
+}
 
 std::string Base64(const std::vector<uint8_t>& bytes) {
   static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -33,7 +35,9 @@ std::string Base64(const std::vector<uint8_t>& bytes) {
   out.reserve((bytes.size() + 2) / 3 * 4);
   for (size_t i = 0; i < bytes.size(); i += 3) {
     const size_t left = bytes.size() - i;
-    const uint32_t bits = static_cast<uint32_t>(bytes[i]) << 16 | (left > 1 ? static_cast<uint32_t>(bytes[i + 1]) << 8 : 0) | (left > 2 ? bytes[i + 2] : 0u);
+    const uint32_t bits = static_cast<uint32_t>(bytes[i]) << 16 |
+                          (left > 1 ? static_cast<uint32_t>(bytes[i + 1]) << 8 : 0) |
+                          (left > 2 ? bytes[i + 2] : 0u);
     out += kDigits[bits >> 18];
     out += kDigits[bits >> 12 & 63];
     out += left > 1 ? kDigits[bits >> 6 & 63] : '=';
@@ -46,7 +50,9 @@ std::string Pack(const std::vector<uint32_t>& values) {
   if (values.empty()) return {};
   uLongf size = compressBound(static_cast<uLong>(values.size() * 4));
   std::vector<uint8_t> packed(size);
-  if (compress2(packed.data(), &size, reinterpret_cast<const Bytef*>(values.data()), static_cast<uLong>(values.size() * 4), 3) != Z_OK) throw std::bad_alloc();
+  if (compress2(packed.data(), &size, reinterpret_cast<const Bytef*>(values.data()),
+                static_cast<uLong>(values.size() * 4), 3) != Z_OK)
+    throw std::bad_alloc();
   packed.resize(size);
   return Base64(packed);
 }
@@ -65,7 +71,9 @@ uint32_t SnapshotPageData::Label(const std::string& text) {
   return it->second;
 }
 
-void SnapshotPageData::Array(const char* key, const std::vector<uint32_t>& values) { devices_.Field(key, Pack(values)); }
+void SnapshotPageData::Array(const char* key, const std::vector<uint32_t>& values) {
+  devices_.Field(key, Pack(values));
+}
 
 size_t SnapshotPageData::Add(const Explanation& file, const DeviceReport& device) {
   devices_.BeginObject().Field("events", device.events).Field("peak", device.peak.bytes);
@@ -86,8 +94,10 @@ void SnapshotPageData::Timeline(const Explanation&, const DeviceReport& device) 
     std::vector<uint32_t> low, high;
     for (size_t i = 0; i < all.high.size(); i += per) {
       const size_t end = std::min(all.high.size(), i + per);
-      low.push_back(Units(*std::min_element(all.high.begin() + static_cast<std::ptrdiff_t>(i), all.high.begin() + static_cast<std::ptrdiff_t>(end))));
-      high.push_back(Units(*std::max_element(all.high.begin() + static_cast<std::ptrdiff_t>(i), all.high.begin() + static_cast<std::ptrdiff_t>(end))));
+      low.push_back(Units(*std::min_element(all.high.begin() + static_cast<std::ptrdiff_t>(i),
+                                            all.high.begin() + static_cast<std::ptrdiff_t>(end))));
+      high.push_back(Units(*std::max_element(all.high.begin() + static_cast<std::ptrdiff_t>(i),
+                                             all.high.begin() + static_cast<std::ptrdiff_t>(end))));
     }
     devices_.BeginObject().Field("per", per).Field("low", Pack(low)).Field("high", Pack(high)).EndObject();
   }
@@ -99,8 +109,10 @@ void SnapshotPageData::Timeline(const Explanation&, const DeviceReport& device) 
   for (uint64_t value : reserved.reserved) most = std::max(most, value);
   devices_.Field("reserved_peak", most);
   devices_.Key("marks").BeginArray();
-  if (device.lifetimes.peak_event >= 0) devices_.BeginArray().Value(device.lifetimes.peak_event).Value("peak").Value("--blue").EndArray();
-  for (const auto& oom : device.ooms) devices_.BeginArray().Value(oom.event).Value("out of memory").Value("--red").EndArray();
+  if (device.lifetimes.peak_event >= 0)
+    devices_.BeginArray().Value(device.lifetimes.peak_event).Value("peak").Value("--blue").EndArray();
+  for (const auto& oom : device.ooms)
+    devices_.BeginArray().Value(oom.event).Value("out of memory").Value("--red").EndArray();
   devices_.EndArray();
 }
 
@@ -120,7 +132,9 @@ void SnapshotPageData::Groups(const Explanation& file, const DeviceReport& devic
   const std::string older = "unattributed: allocated before recording began";
   auto group = [&](snapshot::StackId stack, bool is_older, bool empty) {
     if (!stack) {
-      auto it = group_of_label.find(is_older ? older : empty ? "unattributed: no Python frame (autograd thread)" : "unattributed: no stack recorded");
+      auto it = group_of_label.find(is_older ? older
+                                    : empty  ? "unattributed: no Python frame (autograd thread)"
+                                             : "unattributed: no stack recorded");
       return it == group_of_label.end() ? rest : it->second;
     }
     uint32_t& known = group_of_stack[stack];
@@ -171,7 +185,11 @@ void SnapshotPageData::Events(const Explanation& file, const DeviceReport& devic
       actions.push_back(static_cast<uint32_t>(event.action()));
       sizes.push_back(Units(event.size));
       auto it = labels.find(event.stack);
-      if (it == labels.end()) it = labels.emplace(event.stack, Label(event.stack ? places_.Label(file.sites->Of(event.stack).label) : "")).first;
+      if (it == labels.end())
+        it = labels
+                 .emplace(event.stack,
+                          Label(event.stack ? places_.Label(file.sites->Of(event.stack).label) : ""))
+                 .first;
       stacks.push_back(it->second);
     }
   }
@@ -179,7 +197,8 @@ void SnapshotPageData::Events(const Explanation& file, const DeviceReport& devic
   Array("sizes", sizes);
   Array("stacks", stacks);
   devices_.Key("action_names").BeginArray();
-  for (int i = 0; i <= static_cast<int>(Action::kUnknown); ++i) devices_.Value(snapshot::ActionName(static_cast<Action>(i)));
+  for (int i = 0; i <= static_cast<int>(Action::kUnknown); ++i)
+    devices_.Value(snapshot::ActionName(static_cast<Action>(i)));
   devices_.EndArray();
 }
 
@@ -195,7 +214,9 @@ void SnapshotPageData::Flame(const Explanation& file, const DeviceReport& device
       const auto& frame = names.frame(stack[i]);
       const std::string source(names.text(frame.file));
       if (!snapshot::IsPythonFile(source)) continue;
-      path.push_back(fmt::format("{} ({}:{})", names.text(frame.name), places_.hide() ? places_.Path(source) : snapshot::ShortPath(source), frame.line));
+      path.push_back(fmt::format("{} ({}:{})", names.text(frame.name),
+                                 places_.hide() ? places_.Path(source) : snapshot::ShortPath(source),
+                                 frame.line));
     }
     const auto& site = file.sites->Of(share.stack);
     if (path.size() == 1) path.push_back(places_.Label(share.label));
@@ -226,24 +247,34 @@ void SnapshotPageData::Flame(const Explanation& file, const DeviceReport& device
   devices_.EndObject();
 }
 
-size_t SnapshotPageData::ShownSegments(const DeviceReport& device) const { return std::min<size_t>(device.segments, kMostSegments); }
+size_t SnapshotPageData::ShownSegments(const DeviceReport& device) const {
+  return std::min<size_t>(device.segments, kMostSegments);
+}
 
 void SnapshotPageData::Segments(const Explanation& file, const DeviceReport& device) {
   std::vector<const snapshot::Segment*> segments;
   for (const auto& segment : file.snapshot->segments) {
     if (segment.device == device.device) segments.push_back(&segment);
   }
-  std::stable_sort(segments.begin(), segments.end(), [](const auto* a, const auto* b) { return a->total_size > b->total_size; });
+  std::stable_sort(segments.begin(), segments.end(),
+                   [](const auto* a, const auto* b) { return a->total_size > b->total_size; });
   if (segments.size() > kMostSegments) segments.resize(kMostSegments);
   std::vector<uint32_t> blocks;
   devices_.Key("segments").BeginArray();
   for (const auto* segment : segments) {
-    const std::string label = fmt::format("{}{} {:#x}", segment->large ? "large" : "small", segment->expandable ? " exp." : "", segment->address);
-    devices_.BeginArray().Value(label).Value(segment->total_size).Value(blocks.size() / 3).Value(segment->block_count).EndArray();
+    const std::string label = fmt::format("{}{} {:#x}", segment->large ? "large" : "small",
+                                          segment->expandable ? " exp." : "", segment->address);
+    devices_.BeginArray()
+        .Value(label)
+        .Value(segment->total_size)
+        .Value(blocks.size() / 3)
+        .Value(segment->block_count)
+        .EndArray();
     for (const auto& block : file.snapshot->BlocksOf(*segment)) {
       blocks.push_back(Units(block.size));
       blocks.push_back(block.state);
-      blocks.push_back(Label(block.stack ? places_.Label(file.sites->Of(block.stack).label) : "no stack recorded"));
+      blocks.push_back(
+          Label(block.stack ? places_.Label(file.sites->Of(block.stack).label) : "no stack recorded"));
     }
   }
   devices_.EndArray();
@@ -255,7 +286,9 @@ std::string SnapshotPageData::Json(bool chinese) {
   json.BeginObject().Key("devices").Raw(devices_.EndArray().Take()).Key("labels").BeginArray();
   for (const auto& label : labels_) json.Value(label);
   json.EndArray().Key("words").BeginObject();
-  auto say = [&](const char* key, const char* english, const char* zh) { json.Field(key, chinese ? zh : english); };
+  auto say = [&](const char* key, const char* english, const char* zh) {
+    json.Field(key, chinese ? zh : english);
+  };
   say("event", "event", "事件");
   say("live", "live", "在用");
   say("reserved", "reserved", "保留");

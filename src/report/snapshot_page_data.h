@@ -11,8 +11,9 @@
 
 namespace lowtide::report {
 
-// What the script of the snapshot page draws: levels of detail of the timeline, who holds what over time, the flame
-// graph's tree, segments and blocks. Long arrays are 32-bit, in units of 512 bytes, deflated, in base64.
+// What the script of the snapshot page draws: levels of detail of the timeline, who holds what over time, the
+// flame graph's tree, segments and blocks. Long arrays are 32-bit, in units of 512 bytes, deflated, in
+// base64.
 class SnapshotPageData {
  public:
   explicit SnapshotPageData(const SnapshotPlaces& places) : places_(places) { devices_.BeginArray(); }

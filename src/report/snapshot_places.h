@@ -7,7 +7,8 @@
 
 namespace lowtide::report {
 
-// Paths as they are, or, for a report that leaves the house, none: only whether code was the user's or a library's.
+// Paths as they are, or, for a report that leaves the house, none: only whether code was the user's or a
+// library's.
 class SnapshotPlaces {
  public:
   explicit SnapshotPlaces(bool hide) : hide_(hide) {}

@@ -39,7 +39,8 @@ class FrameTable {
 };
 
 // Outermost first, as the format wants; C++ frames folded into the operator.
-std::vector<size_t> Path(const Explanation& file, const Share& share, const SnapshotPlaces& places, FrameTable& frames) {
+std::vector<size_t> Path(const Explanation& file, const Share& share, const SnapshotPlaces& places,
+                         FrameTable& frames) {
   std::vector<size_t> path{frames.Id(snapshot::CategoryName(share.category), "", 0)};
   const auto& names = file.snapshot->names;
   const auto stack = names.stack(share.stack);
@@ -48,7 +49,8 @@ std::vector<size_t> Path(const Explanation& file, const Share& share, const Snap
     const std::string source(names.text(frame.file));
     if (!snapshot::IsPythonFile(source)) continue;
     const std::string shown = places.Path(source);
-    path.push_back(frames.Id(fmt::format("{} ({})", names.text(frame.name), snapshot::ShortPath(shown)), shown, frame.line));
+    path.push_back(frames.Id(fmt::format("{} ({})", names.text(frame.name), snapshot::ShortPath(shown)),
+                             shown, frame.line));
   }
   const auto& site = file.sites->Of(share.stack);
   if (path.size() == 1) path.push_back(frames.Id(places.Label(share.label), "", 0));
@@ -78,15 +80,25 @@ std::string SnapshotToSpeedscope(const SnapshotView& view, const SnapshotOptions
       }
       samples.EndArray();
       weights.EndArray();
-      profiles.BeginObject().Field("type", "sampled").Field("name", fmt::format("{} cuda:{} at its peak", places.Path(file.snapshot->file), device.device));
+      profiles.BeginObject()
+          .Field("type", "sampled")
+          .Field("name",
+                 fmt::format("{} cuda:{} at its peak", places.Path(file.snapshot->file), device.device));
       profiles.Field("unit", "bytes").Field("startValue", 0).Field("endValue", total);
       profiles.Key("samples").Raw(samples.Take()).Key("weights").Raw(weights.Take()).EndObject();
     }
   }
   profiles.EndArray();
   JsonWriter json;
-  json.BeginObject().Field("$schema", "https://www.speedscope.app/file-format-schema.json").Field("exporter", std::string("lowtide ") + kVersion);
-  json.Field("name", "lowtide snapshot").Key("shared").BeginObject().Key("frames").Raw(frames.Take()).EndObject();
+  json.BeginObject()
+      .Field("$schema", "https://www.speedscope.app/file-format-schema.json")
+      .Field("exporter", std::string("lowtide ") + kVersion);
+  json.Field("name", "lowtide snapshot")
+      .Key("shared")
+      .BeginObject()
+      .Key("frames")
+      .Raw(frames.Take())
+      .EndObject();
   json.Key("profiles").Raw(profiles.Take()).EndObject();
   return json.Take() + "\n";
 }

@@ -8,8 +8,8 @@
 
 namespace lowtide::snapshot {
 
-// Address -> 32-bit number, for the blocks alive at a moment: linear probing, deletion by shifting back, so that a
-// million allocations at a few thousand live addresses stay in the cache.
+// Address -> 32-bit number, for the blocks alive at a moment: linear probing, deletion by shifting back, so
+// that a million allocations at a few thousand live addresses stay in the cache.
 class AddressMap {
  public:
   static constexpr uint32_t kNone = 0xffffffff;

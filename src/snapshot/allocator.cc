@@ -72,7 +72,8 @@ void Allocator::EraseFree(BlockId id) {
 }
 
 bool Allocator::Mergeable(BlockId a, BlockId b) const {
-  return a != kNone && b != kNone && !blocks_[a].allocated && !blocks_[b].allocated && blocks_[a].mapped == blocks_[b].mapped;
+  return a != kNone && b != kNone && !blocks_[a].allocated && !blocks_[b].allocated &&
+         blocks_[a].mapped == blocks_[b].mapped;
 }
 
 // Both outside the free set.
@@ -87,7 +88,8 @@ Allocator::BlockId Allocator::MergeInto(BlockId left, BlockId right) {
   return left;
 }
 
-// Merges a free block that is not in the free set with its free neighbours; the result is not in the set either.
+// Merges a free block that is not in the free set with its free neighbours; the result is not in the set
+// either.
 Allocator::BlockId Allocator::Coalesce(BlockId id) {
   const BlockId next = blocks_[id].next;
   if (Mergeable(id, next)) {
@@ -172,7 +174,8 @@ void Allocator::Free(BlockId id) {
 Allocator::BlockId Allocator::BlockAt(uint64_t address) const {
   const auto segment = SegmentAt(address);
   if (!segment) return kNone;
-  for (BlockId id = segments_[*segment].first; id != kNone && walk_left_ > 0; id = blocks_[id].next, --walk_left_) {
+  for (BlockId id = segments_[*segment].first; id != kNone && walk_left_ > 0;
+       id = blocks_[id].next, --walk_left_) {
     if (address < blocks_[id].address + blocks_[id].size) return id;
   }
   return kNone;
@@ -186,7 +189,8 @@ std::optional<uint32_t> Allocator::SegmentAt(uint64_t address) const {
   uint64_t end = segment.address + segment.size;
   if (segment.expandable) {
     end = segment.address;
-    for (; last != kNone && walk_left_ > 0; last = blocks_[last].next, --walk_left_) end = blocks_[last].address + blocks_[last].size;
+    for (; last != kNone && walk_left_ > 0; last = blocks_[last].next, --walk_left_)
+      end = blocks_[last].address + blocks_[last].size;
   }
   if (address >= end) return std::nullopt;
   return std::prev(it)->second;

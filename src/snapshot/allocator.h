@@ -2,8 +2,8 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -31,17 +31,18 @@ struct AllocatorConfig {
 
   // As recorded; where the file does not say, as its events tell.
   static AllocatorConfig Recorded(const Snapshot& snapshot, int device);
-  // Applies "max_split_size_mb:512,expandable_segments:True" as PYTORCH_CUDA_ALLOC_CONF has it, and "capacity:40GiB".
-  // Throws Error naming the key that is not known or the value that is not allowed.
+  // Applies "max_split_size_mb:512,expandable_segments:True" as PYTORCH_CUDA_ALLOC_CONF has it, and
+  // "capacity:40GiB". Throws Error naming the key that is not known or the value that is not allowed.
   void Apply(std::string_view conf);
   std::string Text() const;  // as PYTORCH_CUDA_ALLOC_CONF; "defaults" when all are
 };
 
-// c10's rules, with addresses made up unless they are given: rounding, pools, best fit, split, coalesce, retry ladder.
+// c10's rules, with addresses made up unless they are given: rounding, pools, best fit, split, coalesce,
+// retry ladder.
 class Allocator {
  public:
-  static constexpr uint64_t kMinBlock = 512, kSmallSize = 1 << 20, kSmallSegment = 2 << 20, kMinLargeAlloc = 10 << 20,
-                            kRoundLarge = 2 << 20;
+  static constexpr uint64_t kMinBlock = 512, kSmallSize = 1 << 20, kSmallSegment = 2 << 20,
+                            kMinLargeAlloc = 10 << 20, kRoundLarge = 2 << 20;
   using BlockId = uint32_t;
   static constexpr BlockId kNone = 0xffffffff;
 
@@ -70,7 +71,8 @@ class Allocator {
   uint64_t Round(uint64_t size) const;
   uint64_t SegmentSize(uint64_t rounded) const;  // what the driver is asked for
 
-  // The block that would serve the request, or kNone: rule "best fit" of the private pool `pool` (0: default).
+  // The block that would serve the request, or kNone: rule "best fit" of the private pool `pool` (0:
+  // default).
   BlockId FindFree(uint64_t rounded, int64_t stream, uint32_t pool) const;
   // Takes the front of a free block; the tail is split off when the rules say so.
   BlockId Allocate(BlockId block, uint64_t rounded);
@@ -81,7 +83,8 @@ class Allocator {
   void ReleaseCached();
 
   // A segment as the driver gave it: one free block. `address` 0 makes one up.
-  uint32_t AddSegment(uint64_t address, uint64_t size, int64_t stream, uint32_t pool, bool small, bool expandable = false);
+  uint32_t AddSegment(uint64_t address, uint64_t size, int64_t stream, uint32_t pool, bool small,
+                      bool expandable = false);
   void RemoveSegment(uint32_t segment);  // all of it must be free
   // Grows or makes an expandable range by mapped pages that were recorded.
   void MapRange(uint64_t address, uint64_t size, int64_t stream, uint32_t pool, bool small);
@@ -89,7 +92,8 @@ class Allocator {
 
   // The live or free block that holds `address`, or kNone.
   BlockId BlockAt(uint64_t address) const;
-  // Makes [address, address + size) one allocated block, out of the free block that holds it; kNone if there is none.
+  // Makes [address, address + size) one allocated block, out of the free block that holds it; kNone if there
+  // is none.
   BlockId Carve(uint64_t address, uint64_t size);
   std::optional<uint32_t> SegmentAt(uint64_t address) const;
 
@@ -105,7 +109,8 @@ class Allocator {
     uint64_t size, address;
     BlockId block;
     bool operator<(const FreeKey& other) const {
-      return std::tie(stream, size, address, block) < std::tie(other.stream, other.size, other.address, other.block);
+      return std::tie(stream, size, address, block) <
+             std::tie(other.stream, other.size, other.address, other.block);
     }
   };
   using FreeSet = std::set<FreeKey>;

@@ -14,8 +14,10 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 const char* const kRemedy =
-    "settings are those of PYTORCH_CUDA_ALLOC_CONF: max_split_size_mb, expandable_segments, roundup_power2_divisions, "
-    "garbage_collection_threshold, max_non_split_rounding_mb, large_segment_size_mb, per_process_memory_fraction; and capacity:BYTES";
+    "settings are those of PYTORCH_CUDA_ALLOC_CONF: max_split_size_mb, expandable_segments, "
+    "roundup_power2_divisions, "
+    "garbage_collection_threshold, max_non_split_rounding_mb, large_segment_size_mb, "
+    "per_process_memory_fraction; and capacity:BYTES";
 
 [[noreturn]] void Bad(std::string_view key, std::string_view value) {
   throw Error(fmt::format("'{}' is not a value of the allocator setting {}", value, key), kRemedy);
@@ -101,15 +103,18 @@ AllocatorConfig AllocatorConfig::Recorded(const Snapshot& snapshot, int device) 
   config.garbage_collection_threshold = settings.garbage_collection_threshold;
   config.expandable_segments = settings.expandable_segments;
   for (const auto& [mib, divisions] : settings.roundup_power2_divisions) {
-    if (mib && std::has_single_bit(mib) && std::countr_zero(mib) < 16 && (!divisions || std::has_single_bit(divisions))) {
+    if (mib && std::has_single_bit(mib) && std::countr_zero(mib) < 16 &&
+        (!divisions || std::has_single_bit(divisions))) {
       config.roundup_power2_divisions[static_cast<size_t>(std::countr_zero(mib))] = divisions;
     }
   }
   if (snapshot.family == "torch_npu") config.padding = 32;
   if (settings.present) return config;
-  for (const Segment& segment : snapshot.segments) config.expandable_segments |= segment.device == device && segment.expandable;
+  for (const Segment& segment : snapshot.segments)
+    config.expandable_segments |= segment.device == device && segment.expandable;
   if (const DeviceTrace* trace = snapshot.TraceOf(device)) {
-    for (const Event& event : snapshot.EventsOf(*trace)) config.expandable_segments |= event.action() == Action::kSegmentMap;
+    for (const Event& event : snapshot.EventsOf(*trace))
+      config.expandable_segments |= event.action() == Action::kSegmentMap;
   }
   return config;
 }
@@ -129,7 +134,9 @@ void AllocatorConfig::Apply(std::string_view conf) {
     if (key == "max_split_size_mb") {
       const uint64_t mib = Integer(key, value);
       if (mib * kMiB < large_segment_size) {
-        throw Error(fmt::format("max_split_size_mb:{} is too small: PyTorch wants at least {}", mib, large_segment_size / kMiB), kRemedy);
+        throw Error(fmt::format("max_split_size_mb:{} is too small: PyTorch wants at least {}", mib,
+                                large_segment_size / kMiB),
+                    kRemedy);
       }
       max_split_size = mib * kMiB;
     } else if (key == "max_non_split_rounding_mb") {
@@ -152,7 +159,8 @@ void AllocatorConfig::Apply(std::string_view conf) {
     } else if (key == "per_process_memory_fraction") {
       const double fraction = Real(key, value);
       if (!(fraction > 0 && fraction <= 1)) Bad(key, value);
-      if (capacity == kUnlimited) throw Error("per_process_memory_fraction needs capacity:BYTES before it", kRemedy);
+      if (capacity == kUnlimited)
+        throw Error("per_process_memory_fraction needs capacity:BYTES before it", kRemedy);
       limit = static_cast<uint64_t>(fraction * static_cast<double>(capacity));
     } else {
       throw Error(fmt::format("the allocator has no setting '{}' that a replay can follow", key), kRemedy);
@@ -165,7 +173,8 @@ std::string AllocatorConfig::Text() const {
   auto add = [&](std::string item) { text += (text.empty() ? "" : ",") + std::move(item); };
   if (expandable_segments) add("expandable_segments:True");
   if (max_split_size != kUnlimited) add(fmt::format("max_split_size_mb:{}", max_split_size / kMiB));
-  if (garbage_collection_threshold > 0) add(fmt::format("garbage_collection_threshold:{}", garbage_collection_threshold));
+  if (garbage_collection_threshold > 0)
+    add(fmt::format("garbage_collection_threshold:{}", garbage_collection_threshold));
   const auto& divisions = roundup_power2_divisions;
   if (std::any_of(divisions.begin(), divisions.end(), [](uint64_t d) { return d > 1; })) {
     if (std::all_of(divisions.begin(), divisions.end(), [&](uint64_t d) { return d == divisions[0]; })) {
@@ -173,13 +182,16 @@ std::string AllocatorConfig::Text() const {
     } else {
       std::string rows;
       for (size_t i = 0; i < divisions.size(); ++i) {
-        rows += fmt::format("{}{}:{}", i ? "," : "", i == 15 ? std::string(">") : std::to_string(1u << i), divisions[i]);
+        rows += fmt::format("{}{}:{}", i ? "," : "", i == 15 ? std::string(">") : std::to_string(1u << i),
+                            divisions[i]);
       }
       add("roundup_power2_divisions:[" + rows + "]");
     }
   }
-  if (max_non_split_rounding != 20 * kMiB) add(fmt::format("max_non_split_rounding_mb:{}", max_non_split_rounding / kMiB));
-  if (large_segment_size != 20 * kMiB) add(fmt::format("large_segment_size_mb:{}", large_segment_size / kMiB));
+  if (max_non_split_rounding != 20 * kMiB)
+    add(fmt::format("max_non_split_rounding_mb:{}", max_non_split_rounding / kMiB));
+  if (large_segment_size != 20 * kMiB)
+    add(fmt::format("large_segment_size_mb:{}", large_segment_size / kMiB));
   return text.empty() ? "defaults" : text;
 }
 

@@ -1,4 +1,5 @@
-// What the allocator asks of the driver and gives back: segments, expandable ranges, and the ladder before it gives up.
+// What the allocator asks of the driver and gives back: segments, expandable ranges, and the ladder before it
+// gives up.
 #include <algorithm>
 
 #include "snapshot/allocator.h"
@@ -19,7 +20,8 @@ bool Allocator::Fits(uint64_t bytes) const {
   return stats_.reserved <= most && bytes <= most - stats_.reserved;
 }
 
-uint32_t Allocator::AddSegment(uint64_t address, uint64_t size, int64_t stream, uint32_t pool, bool small, bool expandable) {
+uint32_t Allocator::AddSegment(uint64_t address, uint64_t size, int64_t stream, uint32_t pool, bool small,
+                               bool expandable) {
   if (address == 0) {
     address = next_address_;
     next_address_ += (expandable ? kRangeBytes : size) + (2 << 20);
@@ -115,7 +117,8 @@ void Allocator::UnmapRange(uint64_t address, uint64_t size) {
   for (BlockId id = BlockAt(address); id != kNone && blocks_[id].address < end;) {
     const BlockId next = blocks_[id].next;
     if (blocks_[id].mapped && !blocks_[id].allocated) {
-      Unmap(id, std::max(address, blocks_[id].address), std::min(end, blocks_[id].address + blocks_[id].size));
+      Unmap(id, std::max(address, blocks_[id].address),
+            std::min(end, blocks_[id].address + blocks_[id].size));
     }
     id = next == kNone ? kNone : BlockAt(std::max(blocks_[next].address, address));
     if (id != kNone && blocks_[id].address + blocks_[id].size >= end && !blocks_[id].mapped) break;
@@ -153,7 +156,9 @@ Allocator::BlockId Allocator::Expand(uint64_t rounded, int64_t stream, uint32_t 
   BlockId candidate = kNone;
   for (uint32_t i = 0; i < segments_.size() && candidate == kNone; ++i) {
     const Segment& segment = segments_[i];
-    if (!segment.expandable || segment.dead || segment.stream != stream || segment.pool != pool || segment.small != small) continue;
+    if (!segment.expandable || segment.dead || segment.stream != stream || segment.pool != pool ||
+        segment.small != small)
+      continue;
     for (BlockId id = segment.first; id != kNone && walk_left_ > 0; id = blocks_[id].next, --walk_left_) {
       if (blocks_[id].mapped) continue;
       const BlockId from = usable(blocks_[id].prev) ? blocks_[id].prev : id;
@@ -165,7 +170,8 @@ Allocator::BlockId Allocator::Expand(uint64_t rounded, int64_t stream, uint32_t 
   }
   if (candidate == kNone) candidate = segments_[AddSegment(0, kRangeBytes, stream, pool, small, true)].first;
   const uint64_t page = Page(small);
-  // Maps pages after the free part until it is long enough; what was mapped stays mapped when the driver says no.
+  // Maps pages after the free part until it is long enough; what was mapped stays mapped when the driver says
+  // no.
   for (;;) {
     const BlockId to_map = blocks_[candidate].mapped ? blocks_[candidate].next : candidate;
     const uint64_t have = blocks_[candidate].mapped ? blocks_[candidate].size : 0;
@@ -177,7 +183,8 @@ Allocator::BlockId Allocator::Expand(uint64_t rounded, int64_t stream, uint32_t 
     const uint32_t segment = blocks_[to_map].segment;
     MapRange(address, wanted, stream, pool, small);
     candidate = kNone;
-    for (BlockId id = segments_[segment].first; id != kNone && walk_left_ > 0; id = blocks_[id].next, --walk_left_) {
+    for (BlockId id = segments_[segment].first; id != kNone && walk_left_ > 0;
+         id = blocks_[id].next, --walk_left_) {
       if (address < blocks_[id].address + blocks_[id].size) {
         candidate = id;
         break;
@@ -200,9 +207,11 @@ Allocator::BlockId Allocator::Malloc(uint64_t size, int64_t stream, uint32_t poo
   BlockId id = FindFree(rounded, stream, pool);
   if (id != kNone) return Allocate(id, rounded);
   const uint64_t most = std::min(config_.capacity, config_.limit);
-  if (config_.garbage_collection_threshold > 0 && most != AllocatorConfig::kUnlimited) CollectGarbage(SegmentSize(rounded));
+  if (config_.garbage_collection_threshold > 0 && most != AllocatorConfig::kUnlimited)
+    CollectGarbage(SegmentSize(rounded));
   id = FromDriver(rounded, stream, pool);
-  if (id == kNone && config_.max_split_size != AllocatorConfig::kUnlimited && ReleaseOversize(rounded, stream, pool)) {
+  if (id == kNone && config_.max_split_size != AllocatorConfig::kUnlimited &&
+      ReleaseOversize(rounded, stream, pool)) {
     id = FromDriver(rounded, stream, pool);
   }
   if (id == kNone) {

@@ -23,7 +23,7 @@ TEST(Allocator, RoundsRequests) {
   const Allocator eighths(Conf("roundup_power2_divisions:8"));
   EXPECT_EQ(eighths.Round(1200 * 1024), 1280u * 1024);  // steps of 128 KiB above 1 MiB
   EXPECT_EQ(eighths.Round(2 * kMiB), 2 * kMiB);
-  EXPECT_EQ(eighths.Round(700), 1024u);                 // below 512 * 8: as without
+  EXPECT_EQ(eighths.Round(700), 1024u);  // below 512 * 8: as without
   const Allocator mixed(Conf("roundup_power2_divisions:[1:1,2:4,>:8]"));
   EXPECT_EQ(mixed.Round(3 * kMiB + 1), 3 * kMiB + kMiB / 2);
 }
@@ -67,7 +67,7 @@ TEST(Allocator, KeepsStreamsApart) {
 TEST(Allocator, DoesNotSplitAboveMaxSplitSize) {
   Allocator allocator(Conf("max_split_size_mb:32"));
   allocator.Free(allocator.Malloc(64 * kMiB, 0, 0));
-  EXPECT_EQ(allocator.FindFree(4 * kMiB, 0, 0), Allocator::kNone);   // small requests keep off oversize blocks
+  EXPECT_EQ(allocator.FindFree(4 * kMiB, 0, 0), Allocator::kNone);  // small requests keep off oversize blocks
   EXPECT_NE(allocator.FindFree(60 * kMiB, 0, 0), Allocator::kNone);  // within 20 MiB of the block
   EXPECT_EQ(allocator.FindFree(40 * kMiB, 0, 0), Allocator::kNone);
 }
@@ -102,11 +102,13 @@ TEST(Allocator, CollectsGarbageAboveTheThreshold) {
 }
 
 TEST(Allocator, NamesASettingThatIsWrong) {
-  for (const char* text : {"no_such:1", "max_split_size_mb:1", "max_split_size_mb:x", "garbage_collection_threshold:2", "expandable_segments:yes",
-                           "roundup_power2_divisions:3", "capacity:lots", "bare"}) {
+  for (const char* text :
+       {"no_such:1", "max_split_size_mb:1", "max_split_size_mb:x", "garbage_collection_threshold:2",
+        "expandable_segments:yes", "roundup_power2_divisions:3", "capacity:lots", "bare"}) {
     EXPECT_THROW(Conf(text), Error) << text;
   }
-  EXPECT_EQ(Conf("max_split_size_mb:512,expandable_segments:True").Text(), "expandable_segments:True,max_split_size_mb:512");
+  EXPECT_EQ(Conf("max_split_size_mb:512,expandable_segments:True").Text(),
+            "expandable_segments:True,max_split_size_mb:512");
   EXPECT_EQ(AllocatorConfig().Text(), "defaults");
 }
 

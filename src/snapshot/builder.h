@@ -11,27 +11,28 @@
 
 namespace lowtide::snapshot {
 
-// One datum while a snapshot is read. Dicts that look like an event, a frame, a block, a segment or an annotation are
-// turned into their record as soon as they are filled; a list of frames becomes a stack id. The rest are plain nodes.
+// One datum while a snapshot is read. Dicts that look like an event, a frame, a block, a segment or an
+// annotation are turned into their record as soon as they are filled; a list of frames becomes a stack id.
+// The rest are plain nodes.
 struct Value {
   enum Kind : uint8_t {
     kUnset,
     kNone,
     kMark,
     kBool,
-    kInt,    // two's complement; values of 2^63 and more keep their bits
+    kInt,  // two's complement; values of 2^63 and more keep their bits
     kFloat,
     kOpaque,  // data that a snapshot has no use for
     kString,
     kFrame,
     kStack,
-    kEvents,       // a run of records: id of the first, and count
+    kEvents,  // a run of records: id of the first, and count
     kBlocks,
     kSegments,
     kAnnotations,
-    kList,         // a node
-    kDict,         // a node of keys and values in turn
-    kPair,         // index into pairs
+    kList,  // a node
+    kDict,  // a node of keys and values in turn
+    kPair,  // index into pairs
     kEmptyList,
     kEmptyDict,
   };
@@ -63,8 +64,8 @@ struct Value {
 };
 static_assert(sizeof(Value) == 16);
 
-// Makes a Snapshot out of lists and dicts, whatever file format they come from. Throws Error when the data does not
-// have the shape of a snapshot, or asks for more memory than `budget` bytes.
+// Makes a Snapshot out of lists and dicts, whatever file format they come from. Throws Error when the data
+// does not have the shape of a snapshot, or asks for more memory than `budget` bytes.
 class Builder {
  public:
   Builder(Snapshot& snapshot, uint64_t budget);
@@ -78,7 +79,9 @@ class Builder {
   bool ToStack(const Value& value, StackId* stack, bool* empty_list);
   uint32_t ContextId(const Context& context);
   uint32_t PairId(std::pair<int64_t, int64_t> pair);
-  std::pair<int64_t, int64_t> PairOf(uint32_t id) const { return id < pairs_.size() ? pairs_[id] : std::pair<int64_t, int64_t>{0, 0}; }
+  std::pair<int64_t, int64_t> PairOf(uint32_t id) const {
+    return id < pairs_.size() ? pairs_[id] : std::pair<int64_t, int64_t>{0, 0};
+  }
   void Finish(const Value& top);
 
   // Adds `bytes` held outside (operand stack, memo) to the count; throws when the budget is spent.
@@ -139,7 +142,8 @@ class Builder {
   uint32_t last_context_ = 0;
   uint64_t node_bytes_ = 0;
   std::vector<Segment> segments_;
-  // PyTorch shares no block or event between owners. A little is let pass; more would cost the square of the file.
+  // PyTorch shares no block or event between owners. A little is let pass; more would cost the square of the
+  // file.
   static uint64_t MostShared(uint64_t there) { return 4 * there + 4096; }
   uint64_t adopted_blocks_ = 0, gathered_events_ = 0;
 };

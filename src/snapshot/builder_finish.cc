@@ -23,7 +23,8 @@ void Builder::Finish(const Value& top) {
       Fail("the file holds a dict, but none of 'segments' and 'device_traces' that make a memory snapshot");
     }
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-      if (pairs[i].kind == Value::kString && pairs[i].id < kKnownCount) facts.top_keys |= uint64_t{1} << pairs[i].id;
+      if (pairs[i].kind == Value::kString && pairs[i].id < kKnownCount)
+        facts.top_keys |= uint64_t{1} << pairs[i].id;
     }
     if (segments) FinishSegments(*segments, snapshot_.segments);
     if (traces) FinishTraces(*traces, snapshot_.traces);
@@ -119,7 +120,8 @@ void Builder::FinishAnnotations(const Value& list) {
     if (run.kind != Value::kAnnotations) continue;
     node_bytes_ += run.count * sizeof(Annotation);
     CheckBudget(0);
-    snapshot_.annotations.insert(snapshot_.annotations.end(), all.begin() + run.id, all.begin() + run.id + run.count);
+    snapshot_.annotations.insert(snapshot_.annotations.end(), all.begin() + run.id,
+                                 all.begin() + run.id + run.count);
   }
 }
 
@@ -136,7 +138,8 @@ void Builder::FinishSettings(const Value& dict) {
       settings.max_split_size = ToInt(value, "max_split_size");
     } else if (key == "garbage_collection_threshold") {
       settings.garbage_collection_threshold =
-          value.kind == Value::kFloat ? value.real : static_cast<double>(ToInt(value, "garbage_collection_threshold"));
+          value.kind == Value::kFloat ? value.real
+                                      : static_cast<double>(ToInt(value, "garbage_collection_threshold"));
     } else if (key == "expandable_segments") {
       settings.expandable_segments = ToInt(value, "expandable_segments") != 0;
     } else if (key == "roundup_power2_divisions") {

@@ -8,7 +8,9 @@
 namespace lowtide::snapshot {
 namespace {
 
-bool Contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+bool Contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
 
 std::string Slashed(std::string_view file) {
   std::string out(file);
@@ -18,17 +20,41 @@ std::string Slashed(std::string_view file) {
 
 // C++ frames that every stack has: the unwinder, the allocator, the dispatcher and the interpreter.
 bool IsPlumbing(std::string_view name) {
-  static constexpr std::array kParts = {
-      "torch::unwind",       "CapturedTraceback",  "gather_with_cpp",  "CUDACachingAllocator", "c10::Dispatcher",
-      "c10::impl::",         "_PyEval",            "PyEval_",          "_PyObject",            "PyObject_",
-      "_PyFunction",         "PyRun_",             "Py_RunMain",       "Py_BytesMain",         "__libc_start",
-      "_start",              "THPVariable",        "c10::KernelFunction", "std::_Function",    "method_vectorcall",
-      "at::detail::empty_",  "c10::StorageImpl",   "alloc_cpu",        "PyVectorcall",         "slot_tp_call",
-      "clone3",              "start_thread",       "thread_start",     "cfunction_"};
-  return name.empty() || std::any_of(kParts.begin(), kParts.end(), [&](const char* part) { return Contains(name, part); });
+  static constexpr std::array kParts = {"torch::unwind",
+                                        "CapturedTraceback",
+                                        "gather_with_cpp",
+                                        "CUDACachingAllocator",
+                                        "c10::Dispatcher",
+                                        "c10::impl::",
+                                        "_PyEval",
+                                        "PyEval_",
+                                        "_PyObject",
+                                        "PyObject_",
+                                        "_PyFunction",
+                                        "PyRun_",
+                                        "Py_RunMain",
+                                        "Py_BytesMain",
+                                        "__libc_start",
+                                        "_start",
+                                        "THPVariable",
+                                        "c10::KernelFunction",
+                                        "std::_Function",
+                                        "method_vectorcall",
+                                        "at::detail::empty_",
+                                        "c10::StorageImpl",
+                                        "alloc_cpu",
+                                        "PyVectorcall",
+                                        "slot_tp_call",
+                                        "clone3",
+                                        "start_thread",
+                                        "thread_start",
+                                        "cfunction_"};
+  return name.empty() ||
+         std::any_of(kParts.begin(), kParts.end(), [&](const char* part) { return Contains(name, part); });
 }
 
-// "at::_ops::addmm::call(...)" -> "addmm"; "torch::autograd::generated::MmBackward0::apply(...)" -> "MmBackward0".
+// "at::_ops::addmm::call(...)" -> "addmm"; "torch::autograd::generated::MmBackward0::apply(...)" ->
+// "MmBackward0".
 std::string OperatorOf(std::string_view name) {
   for (std::string_view prefix : {"at::_ops::", "torch::autograd::generated::"}) {
     const size_t at = name.find(prefix);
@@ -43,26 +69,33 @@ std::string OperatorOf(std::string_view name) {
 
 uint32_t PythonTraits(std::string_view file, std::string_view name) {
   uint32_t traits = CallSite::kPython;
-  if (Contains(file, "torch/optim/") || (name == "step" && Contains(file, "optim"))) traits |= CallSite::kOptimizer;
+  if (Contains(file, "torch/optim/") || (name == "step" && Contains(file, "optim")))
+    traits |= CallSite::kOptimizer;
   if (Contains(name, "zero_grad")) traits |= CallSite::kZeroGrad;
-  if (name == "_engine_run_backward" || (name == "backward" && (Contains(file, "torch/_tensor.py") || Contains(file, "torch/autograd/")))) {
+  if (name == "_engine_run_backward" ||
+      (name == "backward" && (Contains(file, "torch/_tensor.py") || Contains(file, "torch/autograd/")))) {
     traits |= CallSite::kBackward;
   }
   if (name == "_call_impl" || name == "_wrapped_call_impl" || name == "forward") traits |= CallSite::kForward;
-  if ((Contains(file, "torch/nn/modules/") && (name == "__init__" || name == "_apply" || name == "convert" || name == "to" ||
-                                                name == "cuda" || name == "reset_parameters")) ||
-      Contains(name, "load_state_dict") || Contains(name, "from_pretrained") || Contains(name, "load_checkpoint")) {
+  if ((Contains(file, "torch/nn/modules/") &&
+       (name == "__init__" || name == "_apply" || name == "convert" || name == "to" || name == "cuda" ||
+        name == "reset_parameters")) ||
+      Contains(name, "load_state_dict") || Contains(name, "from_pretrained") ||
+      Contains(name, "load_checkpoint")) {
     traits |= CallSite::kInit;
   }
   if (Contains(file, "torch/utils/checkpoint.py")) traits |= CallSite::kCheckpoint;
   if (Contains(file, "torch/distributed/") && !Contains(file, "fsdp")) traits |= CallSite::kCommunication;
-  if (Contains(file, "torchinductor_") || Contains(file, "torch/_inductor/") || Contains(file, "<eval_with_key>")) traits |= CallSite::kCompiled;
+  if (Contains(file, "torchinductor_") || Contains(file, "torch/_inductor/") ||
+      Contains(file, "<eval_with_key>"))
+    traits |= CallSite::kCompiled;
   return traits;
 }
 
 uint32_t NativeTraits(std::string_view name) {
   uint32_t traits = 0;
-  if (Contains(name, "torch::autograd::Engine") || Contains(name, "Backward0::apply") || Contains(name, "torch::autograd::generated")) {
+  if (Contains(name, "torch::autograd::Engine") || Contains(name, "Backward0::apply") ||
+      Contains(name, "torch::autograd::generated")) {
     traits |= CallSite::kBackward;
   }
   if (Contains(name, "AccumulateGrad")) traits |= CallSite::kAccumulate | CallSite::kBackward;
@@ -101,10 +134,12 @@ CallSite Describe(const Snapshot& snapshot, StackId stack) {
     site.function = std::string(snapshot.names.text(shown->name));
     site.label = fmt::format("{}:{} {}", ShortPath(site.file), site.line, site.function);
     if (library && library != shown) {
-      site.via = fmt::format("{}:{} {}", ShortPath(snapshot.names.text(library->file)), library->line, snapshot.names.text(library->name));
+      site.via = fmt::format("{}:{} {}", ShortPath(snapshot.names.text(library->file)), library->line,
+                             snapshot.names.text(library->name));
     }
   } else if (site.traits & CallSite::kBackward) {
-    site.label = site.op.empty() ? "backward (autograd thread)" : fmt::format("backward: {} (autograd thread)", site.op);
+    site.label = site.op.empty() ? "backward (autograd thread)"
+                                 : fmt::format("backward: {} (autograd thread)", site.op);
   } else if (native) {
     std::string_view name = snapshot.names.text(native->name);
     site.label = std::string(name.substr(0, std::min(name.find('('), size_t{100})));
@@ -117,13 +152,15 @@ CallSite Describe(const Snapshot& snapshot, StackId stack) {
 }  // namespace
 
 bool IsPythonFile(std::string_view file) {
-  return file.ends_with(".py") || (!file.empty() && file.front() == '<') || Contains(file, "ipykernel_") || file.ends_with(".pyx");
+  return file.ends_with(".py") || (!file.empty() && file.front() == '<') || Contains(file, "ipykernel_") ||
+         file.ends_with(".pyx");
 }
 
 bool IsLibraryFile(std::string_view original) {
   const std::string file = Slashed(original);
-  for (std::string_view part : {"site-packages/", "dist-packages/", "/torch/", "<frozen", "<string>", "<eval_with_key>", "/lib/python3",
-                                "torchinductor_", "/Lib/", "<__array_function__"}) {
+  for (std::string_view part :
+       {"site-packages/", "dist-packages/", "/torch/", "<frozen", "<string>", "<eval_with_key>",
+        "/lib/python3", "torchinductor_", "/Lib/", "<__array_function__"}) {
     if (Contains(file, part)) return true;
   }
   return file.starts_with("torch/");

@@ -37,12 +37,15 @@ void Add(Table& table, const std::string& key, const Share& share, bool after) {
   (after ? change.after : change.before) += share.bytes;
 }
 
-uint64_t Size(const Change& change) { return change.after > change.before ? change.after - change.before : change.before - change.after; }
+uint64_t Size(const Change& change) {
+  return change.after > change.before ? change.after - change.before : change.before - change.after;
+}
 
 std::vector<Change> Rows(const Table& table) {
   std::vector<Change> rows;
   for (const auto& [key, change] : table) rows.push_back(change);
-  std::stable_sort(rows.begin(), rows.end(), [](const Change& a, const Change& b) { return Size(a) > Size(b); });
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Change& a, const Change& b) { return Size(a) > Size(b); });
   return rows;
 }
 
@@ -59,7 +62,9 @@ void AddFile(Explanation& file, const DeviceReport& report, bool after, DeviceDi
   const auto end = static_cast<int64_t>(report.events) - 1;
   const Holders held = SumHolders(report.lifetimes.AliveAfter(end), report.lifetimes, *file.sites);
   (after ? diff.held_after : diff.held_before) = held.bytes;
-  auto by_line = [](const Share& share) { return share.line ? fmt::format("{}:{}", ShortPath(share.file), share.line) : share.label; };
+  auto by_line = [](const Share& share) {
+    return share.line ? fmt::format("{}:{}", ShortPath(share.file), share.line) : share.label;
+  };
   for (const Share& share : report.peak.by_stack) Add(tables[0], StackKey(file, share), share, after);
   for (const Share& share : report.peak.by_line) Add(tables[1], by_line(share), share, after);
   for (const Share& share : held.by_stack) Add(tables[2], StackKey(file, share), share, after);
@@ -115,20 +120,26 @@ Ranks JoinRanks(const std::vector<Explanation>& files) {
       ranks.rows.push_back(row);
     }
   }
-  std::stable_sort(ranks.rows.begin(), ranks.rows.end(), [](const RankRow& a, const RankRow& b) { return std::pair(a.rank, a.device) < std::pair(b.rank, b.device); });
+  std::stable_sort(ranks.rows.begin(), ranks.rows.end(), [](const RankRow& a, const RankRow& b) {
+    return std::pair(a.rank, a.device) < std::pair(b.rank, b.device);
+  });
   std::vector<uint64_t> peaks;
   for (size_t i = 0; i < ranks.rows.size(); ++i) {
     const RankRow& row = ranks.rows[i];
     peaks.push_back(row.peak);
-    if (ranks.highest < 0 || row.peak > ranks.rows[static_cast<size_t>(ranks.highest)].peak) ranks.highest = static_cast<int>(i);
+    if (ranks.highest < 0 || row.peak > ranks.rows[static_cast<size_t>(ranks.highest)].peak)
+      ranks.highest = static_cast<int>(i);
     if (!row.died) continue;
-    const int64_t best = ranks.first_dead < 0 ? 0 : ranks.rows[static_cast<size_t>(ranks.first_dead)].first_oom_us;
-    if (ranks.first_dead < 0 || (row.first_oom_us && row.first_oom_us < best)) ranks.first_dead = static_cast<int>(i);
+    const int64_t best =
+        ranks.first_dead < 0 ? 0 : ranks.rows[static_cast<size_t>(ranks.first_dead)].first_oom_us;
+    if (ranks.first_dead < 0 || (row.first_oom_us && row.first_oom_us < best))
+      ranks.first_dead = static_cast<int>(i);
   }
   if (peaks.empty()) return ranks;
   std::sort(peaks.begin(), peaks.end());
   ranks.median_peak = peaks[(peaks.size() - 1) / 2];
-  if (ranks.median_peak) ranks.imbalance = static_cast<double>(peaks.back()) / static_cast<double>(ranks.median_peak) - 1;
+  if (ranks.median_peak)
+    ranks.imbalance = static_cast<double>(peaks.back()) / static_cast<double>(ranks.median_peak) - 1;
   return ranks;
 }
 
@@ -139,12 +150,18 @@ std::vector<finding::Finding> FindRankProblems(const Ranks& ranks) {
   finding::Finding finding;
   finding.code = "LT311";
   finding.severity = finding::Severity::kWarning;
-  finding.message = fmt::format("rank {} (cuda:{}) peaks at {}, {:.0f} % above the median rank ({})", high.rank, high.device,
-                                FormatBytes(static_cast<double>(high.peak)), 100 * ranks.imbalance, FormatBytes(static_cast<double>(ranks.median_peak)));
-  finding.message_zh = fmt::format("rank {}(cuda:{})峰值 {},比中位 rank 高 {:.0f} %", high.rank, high.device, FormatBytes(static_cast<double>(high.peak)), 100 * ranks.imbalance);
-  finding.evidence = {{"imbalance", ranks.imbalance, ""}, {"median_peak", static_cast<double>(ranks.median_peak), "B"}};
-  finding.help = "The job dies with its fullest rank: compare that rank with another (`--diff`), and look for uneven batches, pipeline stages, or work done on rank 0 only.";
-  finding.fingerprint = finding::Fingerprint("LT311", {std::to_string(high.rank), std::to_string(high.device)});
+  finding.message = fmt::format("rank {} (cuda:{}) peaks at {}, {:.0f} % above the median rank ({})",
+                                high.rank, high.device, FormatBytes(static_cast<double>(high.peak)),
+                                100 * ranks.imbalance, FormatBytes(static_cast<double>(ranks.median_peak)));
+  finding.message_zh = fmt::format("rank {}(cuda:{})峰值 {},比中位 rank 高 {:.0f} %", high.rank, high.device,
+                                   FormatBytes(static_cast<double>(high.peak)), 100 * ranks.imbalance);
+  finding.evidence = {{"imbalance", ranks.imbalance, ""},
+                      {"median_peak", static_cast<double>(ranks.median_peak), "B"}};
+  finding.help =
+      "The job dies with its fullest rank: compare that rank with another (`--diff`), and look for uneven "
+      "batches, pipeline stages, or work done on rank 0 only.";
+  finding.fingerprint =
+      finding::Fingerprint("LT311", {std::to_string(high.rank), std::to_string(high.device)});
   findings.push_back(finding);
   return findings;
 }

@@ -16,12 +16,14 @@ struct Change {
   int64_t delta() const { return static_cast<int64_t>(after - before); }
 };
 
-// Two snapshots of the same program, per device. Stacks are matched by what the user's code shows of them, since
-// addresses, C++ frames and line tables differ between runs.
+// Two snapshots of the same program, per device. Stacks are matched by what the user's code shows of them,
+// since addresses, C++ frames and line tables differ between runs.
 struct DeviceDiff {
   int device = 0;
-  uint64_t peak_before = 0, peak_after = 0, held_before = 0, held_after = 0, reserved_before = 0, reserved_after = 0;
-  std::vector<Change> by_stack, by_line;          // at the peak, largest change first; sums to peak_after - peak_before
+  uint64_t peak_before = 0, peak_after = 0, held_before = 0, held_after = 0, reserved_before = 0,
+           reserved_after = 0;
+  std::vector<Change> by_stack,
+      by_line;  // at the peak, largest change first; sums to peak_after - peak_before
   std::vector<Change> held_by_stack, held_by_line;  // when the snapshots were taken
 };
 std::vector<DeviceDiff> Compare(Explanation& before, Explanation& after);
@@ -37,9 +39,9 @@ struct RankRow {
   std::string growth;
 };
 struct Ranks {
-  std::vector<RankRow> rows;       // by rank
+  std::vector<RankRow> rows;          // by rank
   int highest = -1, first_dead = -1;  // rows
-  double imbalance = 0;            // highest peak over the median peak, less 1
+  double imbalance = 0;               // highest peak over the median peak, less 1
   uint64_t median_peak = 0;
 };
 Ranks JoinRanks(const std::vector<Explanation>& files);

@@ -15,16 +15,21 @@
 namespace lowtide::snapshot {
 namespace {
 
-// Real snapshots shrink by 10 to 60. What expands more than this, beyond a size that does not matter, is a bomb.
+// Real snapshots shrink by 10 to 60. What expands more than this, beyond a size that does not matter, is a
+// bomb.
 constexpr uint64_t kMostRatio = 200;
 constexpr uint64_t kFreeBytes = 64 << 20;
 
-std::string_view Text(std::span<const uint8_t> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+std::string_view Text(std::span<const uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 uint64_t MostBytes(uint64_t packed) { return std::max(kFreeBytes, packed * kMostRatio); }
 
-// Inflates one stream (zlib window bits: 31 gzip, -15 raw) to the end of `packed`; gzip members follow one another.
-std::vector<uint8_t> Inflate(std::span<const uint8_t> packed, int window_bits, const std::string& file, uint64_t at) {
+// Inflates one stream (zlib window bits: 31 gzip, -15 raw) to the end of `packed`; gzip members follow one
+// another.
+std::vector<uint8_t> Inflate(std::span<const uint8_t> packed, int window_bits, const std::string& file,
+                             uint64_t at) {
   std::vector<uint8_t> out;
   z_stream stream{};
   if (inflateInit2(&stream, window_bits) != Z_OK) throw std::bad_alloc();
@@ -49,7 +54,8 @@ std::vector<uint8_t> Inflate(std::span<const uint8_t> packed, int window_bits, c
     const int state = inflate(&stream, Z_NO_FLUSH);
     out.resize(old + room - stream.avail_out);
     if (out.size() > most) {
-      throw Error(fmt::format("it unpacks to more than {}, {} times its size", FormatBytes(static_cast<double>(most)), kMostRatio),
+      throw Error(fmt::format("it unpacks to more than {}, {} times its size",
+                              FormatBytes(static_cast<double>(most)), kMostRatio),
                   "no real snapshot does; the file was made to exhaust memory, do not trust it", file, at);
     }
     if (state == Z_STREAM_END) {
@@ -59,7 +65,8 @@ std::vector<uint8_t> Inflate(std::span<const uint8_t> packed, int window_bits, c
       continue;
     }
     if (state != Z_OK && state != Z_BUF_ERROR) {
-      throw Error("the compressed data is damaged", "copy or write the file again", file, at + fed - stream.avail_in);
+      throw Error("the compressed data is damaged", "copy or write the file again", file,
+                  at + fed - stream.avail_in);
     }
     if (stream.avail_in == 0 && fed == packed.size() && stream.avail_out != 0) {
       throw Error("the compressed data is cut", "copy or write the file again", file, at + fed);
@@ -72,7 +79,9 @@ uint32_t Read32(std::span<const uint8_t> bytes, size_t at) {
   if (at + 4 <= bytes.size()) std::memcpy(&value, bytes.data() + at, 4);
   return value;
 }
-uint16_t Read16(std::span<const uint8_t> bytes, size_t at) { return static_cast<uint16_t>(Read32(bytes, at) & 0xffff); }
+uint16_t Read16(std::span<const uint8_t> bytes, size_t at) {
+  return static_cast<uint16_t>(Read32(bytes, at) & 0xffff);
+}
 
 struct ZipEntry {
   uint16_t method = 0;
@@ -109,25 +118,31 @@ std::vector<uint8_t> Unzip(std::span<const uint8_t> bytes, const std::string& fi
   };
   const auto entries = ZipEntries(bytes);
   for (const auto& entry : entries) {
-    if (!best || std::pair(named(entry), entry.unpacked) > std::pair(named(*best), best->unpacked)) best = &entry;
+    if (!best || std::pair(named(entry), entry.unpacked) > std::pair(named(*best), best->unpacked))
+      best = &entry;
   }
   const char* remedy = "pack the snapshot again (one pickle in a plain zip), or give the pickle itself";
   if (!best) throw Error("the zip archive has no readable directory: it is cut or damaged", remedy, file);
   const size_t data = best->header + 30 + Read16(bytes, best->header + 26) + Read16(bytes, best->header + 28);
   if (Read32(bytes, best->header) != 0x04034b50 || data + best->packed > bytes.size()) {
-    throw Error(fmt::format("the zip member {} lies outside the file", best->name), remedy, file, best->header);
+    throw Error(fmt::format("the zip member {} lies outside the file", best->name), remedy, file,
+                best->header);
   }
   const auto packed = bytes.subspan(data, best->packed);
   if (best->method == 0) return {packed.begin(), packed.end()};
-  if (best->method != 8) throw Error(fmt::format("the zip member {} uses compression method {}", best->name, best->method), remedy, file, best->header);
+  if (best->method != 8)
+    throw Error(fmt::format("the zip member {} uses compression method {}", best->name, best->method), remedy,
+                file, best->header);
   return Inflate(packed, -15, file, data);
 }
 
 std::vector<uint8_t> DecodeBase64(std::string_view text, const std::string& file, uint64_t at) {
-  static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  static constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::array<int8_t, 256> value;
   value.fill(-1);
-  for (size_t i = 0; i < kDigits.size(); ++i) value[static_cast<uint8_t>(kDigits[i])] = static_cast<int8_t>(i);
+  for (size_t i = 0; i < kDigits.size(); ++i)
+    value[static_cast<uint8_t>(kDigits[i])] = static_cast<int8_t>(i);
   std::vector<uint8_t> out;
   out.reserve(text.size() / 4 * 3 + 3);
   uint32_t bits = 0;
@@ -135,7 +150,8 @@ std::vector<uint8_t> DecodeBase64(std::string_view text, const std::string& file
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '=') break;
     const int8_t digit = value[static_cast<uint8_t>(text[i])];
-    if (digit < 0) throw Error("the base64 text in the page is damaged", "write the page again", file, at + i);
+    if (digit < 0)
+      throw Error("the base64 text in the page is damaged", "write the page again", file, at + i);
     bits = bits << 6 | static_cast<uint32_t>(digit);
     have += 6;
     if (have >= 8) {
@@ -151,12 +167,15 @@ std::vector<uint8_t> FromHtml(std::span<const uint8_t> bytes, const std::string&
   const std::string_view text = Text(bytes);
   size_t key = text.find("\"base64\"");
   if (key == std::string_view::npos) {
-    throw Error("the HTML page holds no snapshot (no \"base64\" entry)",
-                "give a page written by torch.cuda._memory_viz trace_plot or segment_plot, or the pickle itself", file);
+    throw Error(
+        "the HTML page holds no snapshot (no \"base64\" entry)",
+        "give a page written by torch.cuda._memory_viz trace_plot or segment_plot, or the pickle itself",
+        file);
   }
   const size_t open = text.find('"', key + 8);
   const size_t close = open == std::string_view::npos ? open : text.find('"', open + 1);
-  if (close == std::string_view::npos) throw Error("the page is cut inside the snapshot", "write the page again", file, key);
+  if (close == std::string_view::npos)
+    throw Error("the page is cut inside the snapshot", "write the page again", file, key);
   auto out = DecodeBase64(text.substr(open + 1, close - open - 1), file, open + 1);
   while (!out.empty() && out.back() == 0) out.pop_back();  // the viewer pads with NUL
   return out;
@@ -170,8 +189,12 @@ const char* ContainerName(Container container) {
 }
 
 Container DetectContainer(std::span<const uint8_t> bytes, const std::string& file) {
-  const char* remedy = "give a file that torch.cuda.memory._dump_snapshot() wrote (a pickle), or the same as .gz, .zip, JSON or trace_plot HTML";
-  if (bytes.empty()) throw Error("the file is empty", "the process was probably killed while it wrote the snapshot; write it again", file, 0);
+  const char* remedy =
+      "give a file that torch.cuda.memory._dump_snapshot() wrote (a pickle), or the same as .gz, .zip, JSON "
+      "or trace_plot HTML";
+  if (bytes.empty())
+    throw Error("the file is empty",
+                "the process was probably killed while it wrote the snapshot; write it again", file, 0);
   const std::string_view text = Text(bytes);
   if (bytes[0] == op::kProto) return Container::kPickle;
   if (text.starts_with("\x1f\x8b")) return Container::kGzip;
@@ -186,9 +209,12 @@ Container DetectContainer(std::span<const uint8_t> bytes, const std::string& fil
       throw Error("refused the pickle opcode GLOBAL, which could run code: a memory snapshot holds data only",
                   "do not load this file with pickle.load", file, 0);
     }
-    throw Error("the file is a pickle of protocol 0 or 1, which no writer of memory snapshots uses", remedy, file, 0);
+    throw Error("the file is a pickle of protocol 0 or 1, which no writer of memory snapshots uses", remedy,
+                file, 0);
   }
-  throw Error(fmt::format("the file starts with byte 0x{:02x}, which is no pickle, gzip, zip, HTML or JSON", bytes[0]), remedy, file, 0);
+  throw Error(fmt::format("the file starts with byte 0x{:02x}, which is no pickle, gzip, zip, HTML or JSON",
+                          bytes[0]),
+              remedy, file, 0);
 }
 
 std::vector<uint8_t> Unpack(Container container, std::span<const uint8_t> bytes, const std::string& file) {

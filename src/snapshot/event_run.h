@@ -12,28 +12,29 @@
 
 namespace lowtide::snapshot {
 
-// Parses a run of trace events as CPython's pickler writes them (protocol 4+), without an operand stack: nine bytes in
-// ten of a snapshot are such events, and nine opcodes in ten of those are references that make up a stack. A run of
-// references is interned by the hash of its raw bytes, so that a stack met before costs one scan.
+// Parses a run of trace events as CPython's pickler writes them (protocol 4+), without an operand stack: nine
+// bytes in ten of a snapshot are such events, and nine opcodes in ten of those are references that make up a
+// stack. A run of references is interned by the hash of its raw bytes, so that a stack met before costs one
+// scan.
 //
-// A run may start where the number of memo entries before it is not known yet (another thread is still counting):
-// references are kept symbolic and resolved by Merge().
+// A run may start where the number of memo entries before it is not known yet (another thread is still
+// counting): references are kept symbolic and resolved by Merge().
 class EventRun {
  public:
   // `prefix`: the memo entries known so far; must stay valid and unchanged during Parse().
   explicit EventRun(Source source) : source_(source) {}
 
-  // Parses events from `pos`, which must be at the start of an event inside a batch, until an event starts at or after
-  // `stop` or something else comes. Returns where it stopped: at the start of an event, or at the APPENDS that ends the
-  // list's batch when no further batch follows it.
+  // Parses events from `pos`, which must be at the start of an event inside a batch, until an event starts at
+  // or after `stop` or something else comes. Returns where it stopped: at the start of an event, or at the
+  // APPENDS that ends the list's batch when no further batch follows it.
   size_t Parse(size_t pos, size_t stop, const uint32_t* prefix, size_t prefix_size);
 
   const Source& source() const { return source_; }
   size_t event_count() const { return events_.size(); }
   uint64_t memory() const { return events_.size() * sizeof(Event) + memo_.size() * 4 + table_bytes_; }
 
-  // Appends the events to the builder's and the memo entries to `memo`; what was parsed is then forgotten, what was
-  // learnt is kept. Throws Error when a reference does not fit.
+  // Appends the events to the builder's and the memo entries to `memo`; what was parsed is then forgotten,
+  // what was learnt is kept. Throws Error when a reference does not fit.
   void Merge(Builder& builder, PodVector<uint32_t>& memo);
 
  private:
@@ -41,7 +42,9 @@ class EventRun {
   // Ids of kOther: 0 for what is never referenced, below kFirstPair an event plus 1, else a pair.
   enum Tag : uint32_t { kUnset, kAbsolute, kGlobalString, kString, kFrame, kStack, kEmptyList, kOther };
   static constexpr uint32_t kFirstPair = 1u << 28;
-  static Symbol Make(Tag tag, uint64_t id) { return static_cast<uint32_t>(tag) << 29 | static_cast<uint32_t>(id); }
+  static Symbol Make(Tag tag, uint64_t id) {
+    return static_cast<uint32_t>(tag) << 29 | static_cast<uint32_t>(id);
+  }
   // A reference by index; one that no file can have leads nowhere.
   static Symbol Absolute(uint64_t index) {
     return index <= 0x1fffffff ? Make(kAbsolute, index) : Make(kOther, 0);
@@ -99,12 +102,13 @@ class EventRun {
   Source source_;
   const uint32_t* prefix_ = nullptr;
   size_t prefix_size_ = 0;
-  PodVector<Event> events_;      // stack: a Symbol; context: a local one
+  PodVector<Event> events_;  // stack: a Symbol; context: a local one
   PodVector<Symbol> memo_;
   std::vector<Late> late_actions_;
   std::vector<std::pair<int64_t, int64_t>> pairs_;  // of this run's memo
 
-  // Learnt: grows with distinct contents only. The second of each pair holds what Merge() has resolved so far.
+  // Learnt: grows with distinct contents only. The second of each pair holds what Merge() has resolved so
+  // far.
   std::deque<std::string> string_text_;
   std::unordered_map<std::string_view, uint32_t> string_ids_;
   std::vector<uint32_t> string_global_;
@@ -123,7 +127,8 @@ class EventRun {
     uint32_t stack_plus_one;
   };
   PodVector<Slot> run_slots_;
-  // Training repeats itself: the stack that followed each raw stack the last time is tried first, without a scan.
+  // Training repeats itself: the stack that followed each raw stack the last time is tried first, without a
+  // scan.
   PodVector<uint32_t> next_stack_;
   uint32_t last_stack_ = 0;
   std::string_view last_text_;  // of the string interned last, which most events repeat

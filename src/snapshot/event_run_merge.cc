@@ -7,9 +7,9 @@
 namespace lowtide::snapshot {
 
 namespace {
-constexpr size_t kKeepBytes = 4 << 20;     // of buffers, from one piece to the next
+constexpr size_t kKeepBytes = 4 << 20;    // of buffers, from one piece to the next
 constexpr size_t kForgetEvery = 1 << 16;  // events: a long run is never held twice
-}
+}  // namespace
 
 // Looks entries up by absolute index: before `base` in the reader's memo, then in the run's own.
 struct EventRun::Resolver {
@@ -21,8 +21,8 @@ struct EventRun::Resolver {
 
   [[noreturn]] void Fail() const {
     throw Error("a memo reference in a trace event leads to the wrong kind of object",
-                "the file is damaged; write it again with torch.cuda.memory._dump_snapshot()", builder.snapshot().file,
-                builder.offset);
+                "the file is damaged; write it again with torch.cuda.memory._dump_snapshot()",
+                builder.snapshot().file, builder.offset);
   }
   // A symbol that is not a reference; absolute ones are followed one step, which is all there can be.
   Symbol Follow(Symbol symbol) const {
@@ -86,7 +86,8 @@ struct EventRun::Resolver {
       case kEmptyList:
         return memo::Pack(Value::kEmptyList, 0);
       default:
-        if (IdOf(symbol) >= kFirstPair) return memo::Pack(Value::kPair, builder.PairId(run.pairs_[IdOf(symbol) - kFirstPair]));
+        if (IdOf(symbol) >= kFirstPair)
+          return memo::Pack(Value::kPair, builder.PairId(run.pairs_[IdOf(symbol) - kFirstPair]));
         if (IdOf(symbol) > 0) return memo::Pack(Value::kEvents, first_event + IdOf(symbol) - 1);
         return memo::Pack(Value::kOpaque, 0);
     }
@@ -117,7 +118,8 @@ struct EventRun::Resolver {
 };
 
 void EventRun::Merge(Builder& builder, PodVector<uint32_t>& memo) {
-  Resolver resolver{*this, builder, memo, memo.size(), static_cast<uint32_t>(builder.snapshot().events.size())};
+  Resolver resolver{*this, builder, memo, memo.size(),
+                    static_cast<uint32_t>(builder.snapshot().events.size())};
   auto& names = builder.snapshot().names;
   for (size_t i = string_global_.size(); i < string_text_.size(); ++i) {
     string_global_.push_back(names.String(string_text_[i]));

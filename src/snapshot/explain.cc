@@ -46,7 +46,8 @@ void RunReplay(const Snapshot& snapshot, const ExplainOptions& options, DeviceRe
   report.what_if = Replay(snapshot, report.lifetimes, wanted);
 }
 
-DeviceReport ExplainDevice(const Snapshot& snapshot, int device, CallSites& sites, const ExplainOptions& options) {
+DeviceReport ExplainDevice(const Snapshot& snapshot, int device, CallSites& sites,
+                           const ExplainOptions& options) {
   DeviceReport report;
   report.device = device;
   CountSegments(snapshot, report);

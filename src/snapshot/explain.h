@@ -14,8 +14,8 @@
 namespace lowtide::snapshot {
 
 struct ExplainOptions {
-  std::optional<uint64_t> capacity;   // of each device, bytes
-  std::string replay;                 // settings, "best", or empty: no replay
+  std::optional<uint64_t> capacity;  // of each device, bytes
+  std::string replay;                // settings, "best", or empty: no replay
 };
 
 // One device of one file.
@@ -30,9 +30,9 @@ struct DeviceReport {
   Fragmentation fragmentation;
   std::vector<OomReport> ooms;
   Growth growth;
-  std::optional<ReplayCheck> check;        // with a replay
-  std::optional<WhatIf> recorded, what_if; // --replay SETTINGS
-  std::optional<Recommendation> search;    // --replay best
+  std::optional<ReplayCheck> check;         // with a replay
+  std::optional<WhatIf> recorded, what_if;  // --replay SETTINGS
+  std::optional<Recommendation> search;     // --replay best
 };
 
 // A file explained. Holds the snapshot, since the reports point into it.

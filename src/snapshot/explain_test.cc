@@ -13,16 +13,19 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 
 uint64_t Sum(const std::vector<Share>& shares) {
-  return std::accumulate(shares.begin(), shares.end(), uint64_t{0}, [](uint64_t sum, const Share& share) { return sum + share.bytes; });
+  return std::accumulate(shares.begin(), shares.end(), uint64_t{0},
+                         [](uint64_t sum, const Share& share) { return sum + share.bytes; });
 }
 
 TEST(Lifetimes, PeakCountsBlocksOlderThanTheTrace) {
-  // One block freed without an alloc (1000), one alive that no event made (700, rounded 1024), one born (300).
+  // One block freed without an alloc (1000), one alive that no event made (700, rounded 1024), one born
+  // (300).
   const std::string segment =
       R"({"device": 0, "address": 4096, "total_size": 2097152, "allocated_size": 1536, "active_size": 1536, "stream": 0, "segment_type": "small",
           "blocks": [{"address": 4096, "size": 1024, "requested_size": 700, "state": "active_allocated", "frames": []},
                      {"address": 5120, "size": 512, "requested_size": 300, "state": "active_allocated", "frames": []}]})";
-  const Snapshot snapshot = ReadText(JsonSnapshot(JsonEvent("alloc", 5120, 300, 1) + "," + JsonEvent("free_completed", 9216, 1000), segment));
+  const Snapshot snapshot = ReadText(JsonSnapshot(
+      JsonEvent("alloc", 5120, 300, 1) + "," + JsonEvent("free_completed", 9216, 1000), segment));
   const Lifetimes lifetimes = FollowLifetimes(snapshot, 0);
   EXPECT_EQ(lifetimes.peak_bytes, 2000u);
   EXPECT_EQ(lifetimes.peak_event, 0);
@@ -49,14 +52,18 @@ Explanation Steps(int steps, uint64_t kept, int keeps) {
   int64_t time = 0;
   uint64_t address = 1 << 20;
   for (int step = 0; step < steps; ++step) {
-    annotations += std::string(step ? "," : "") + R"({"stage": "START", "name": "ProfilerStep#)" + std::to_string(step) + R"(", "device": 0, "time_us": )" + std::to_string(time) + "}";
+    annotations += std::string(step ? "," : "") + R"({"stage": "START", "name": "ProfilerStep#)" +
+                   std::to_string(step) + R"(", "device": 0, "time_us": )" + std::to_string(time) + "}";
     for (int i = 0; i < 4; ++i) {
-      events += (events.empty() ? "" : ",") + JsonEvent("alloc", 4096, kMiB, 1 + i, ++time) + "," + JsonEvent("free_completed", 4096, kMiB, 0, ++time);
+      events += (events.empty() ? "" : ",") + JsonEvent("alloc", 4096, kMiB, 1 + i, ++time) + "," +
+                JsonEvent("free_completed", 4096, kMiB, 0, ++time);
     }
     if (step < keeps) events += "," + JsonEvent("alloc", address += 4096, kept, 99, ++time);
     ++time;
   }
-  return Explain(ReadText("{\"segments\": [], \"device_traces\": [[" + events + "]], \"external_annotations\": [" + annotations + "]}"), {});
+  return Explain(ReadText("{\"segments\": [], \"device_traces\": [[" + events +
+                          "]], \"external_annotations\": [" + annotations + "]}"),
+                 {});
 }
 
 TEST(Growth, FindsALeakAndItsLine) {
@@ -69,9 +76,13 @@ TEST(Growth, FindsALeakAndItsLine) {
   EXPECT_EQ(file.findings.at(0).code, "LT305");
 }
 
-TEST(Growth, BoundedGrowthIsNoLeak) { EXPECT_EQ(Steps(40, 2048, 15).devices.at(0).growth.verdict, "bounded"); }
+TEST(Growth, BoundedGrowthIsNoLeak) {
+  EXPECT_EQ(Steps(40, 2048, 15).devices.at(0).growth.verdict, "bounded");
+}
 TEST(Growth, HealthyRunIsHealthy) { EXPECT_EQ(Steps(20, 2048, 0).devices.at(0).growth.verdict, "healthy"); }
-TEST(Growth, FewStepsAreInsufficient) { EXPECT_EQ(Steps(4, 2048, 4).devices.at(0).growth.verdict, "insufficient"); }
+TEST(Growth, FewStepsAreInsufficient) {
+  EXPECT_EQ(Steps(4, 2048, 4).devices.at(0).growth.verdict, "insufficient");
+}
 
 // Layers of one forward pass come back evenly and keep their activations: that is no leak.
 TEST(Growth, LayersAreNotSteps) {
@@ -88,10 +99,14 @@ TEST(Growth, LayersAreNotSteps) {
 
 TEST(Oom, TellsCapacityFragmentationAndLimitApart) {
   auto cause = [](uint64_t device_free, uint64_t request, bool cached) {
-    std::string events = JsonEvent("segment_alloc", 1ull << 30, 40 * kMiB) + "," + JsonEvent("alloc", 1ull << 30, 4 * kMiB, 1);
-    if (cached) events += "," + JsonEvent("alloc", (1ull << 30) + 4 * kMiB, 32 * kMiB, 2) + "," + JsonEvent("free_completed", (1ull << 30) + 4 * kMiB, 32 * kMiB);
+    std::string events =
+        JsonEvent("segment_alloc", 1ull << 30, 40 * kMiB) + "," + JsonEvent("alloc", 1ull << 30, 4 * kMiB, 1);
+    if (cached)
+      events += "," + JsonEvent("alloc", (1ull << 30) + 4 * kMiB, 32 * kMiB, 2) + "," +
+                JsonEvent("free_completed", (1ull << 30) + 4 * kMiB, 32 * kMiB);
     events += "," + JsonEvent("oom", device_free, request, 3);
-    const std::string segment = R"({"device": 0, "address": 1073741824, "total_size": 41943040, "allocated_size": 4194304, "active_size": 4194304, "stream": 0,
+    const std::string segment =
+        R"({"device": 0, "address": 1073741824, "total_size": 41943040, "allocated_size": 4194304, "active_size": 4194304, "stream": 0,
         "segment_type": "large", "blocks": [{"address": 1073741824, "size": 4194304, "requested_size": 4194304, "state": "active_allocated", "frames": []},
         {"address": 1077936128, "size": 37748736, "requested_size": 0, "state": "inactive", "frames": []}]})";
     const Explanation file = Explain(ReadText(JsonSnapshot(events, segment)), {});
@@ -104,8 +119,10 @@ TEST(Oom, TellsCapacityFragmentationAndLimitApart) {
 }
 
 TEST(Compare, DifferencesSumToTheDifferenceOfPeaks) {
-  Explanation before = Explain(ReadText(JsonSnapshot(JsonEvent("alloc", 4096, 1000, 1) + "," + JsonEvent("alloc", 8192, 500, 2))), {});
-  Explanation after = Explain(ReadText(JsonSnapshot(JsonEvent("alloc", 4096, 1000, 1) + "," + JsonEvent("alloc", 8192, 900, 3))), {});
+  Explanation before = Explain(
+      ReadText(JsonSnapshot(JsonEvent("alloc", 4096, 1000, 1) + "," + JsonEvent("alloc", 8192, 500, 2))), {});
+  Explanation after = Explain(
+      ReadText(JsonSnapshot(JsonEvent("alloc", 4096, 1000, 1) + "," + JsonEvent("alloc", 8192, 900, 3))), {});
   const auto diffs = Compare(before, after);
   ASSERT_EQ(diffs.size(), 1u);
   int64_t sum = 0;

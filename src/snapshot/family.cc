@@ -7,8 +7,8 @@ namespace {
 
 bool Has(uint64_t keys, uint32_t key) { return keys >> key & 1; }
 
-// torch_npu asks for 32 bytes more than wanted: in its small pool, where no tail is ever left, a request of whole 512s
-// takes 512 more.
+// torch_npu asks for 32 bytes more than wanted: in its small pool, where no tail is ever left, a request of
+// whole 512s takes 512 more.
 bool HasNpuPadding(const Snapshot& snapshot) {
   size_t padded = 0, exact = 0;
   for (const Segment& segment : snapshot.segments) {
@@ -44,7 +44,8 @@ const char* Name(const FamilyFacts& facts, const Snapshot& snapshot) {
   if (Has(facts.event_keys, kCompileContext)) return "2.8-2.9";
   if (Has(facts.top_keys, kExternalAnnotations)) {
     if (events) return "2.5-2.7";
-    return snapshot.settings.other.count("graph_capture_record_stream_reuse") ? "2.10 or later" : "2.5 or later";
+    return snapshot.settings.other.count("graph_capture_record_stream_reuse") ? "2.10 or later"
+                                                                              : "2.5 or later";
   }
   if (Has(facts.top_keys, kAllocatorSettings)) return "2.3-2.4";
   if (Has(facts.event_keys, kTimeUs)) return "2.2";
@@ -63,18 +64,24 @@ void NameFamily(const FamilyFacts& facts, Snapshot& snapshot) {
     many_events |= trace.count > 1;
   }
   if (!events) {
-    missing.push_back("no event was recorded, so the peak, growth and replay are unknown: call "
-                      "torch.cuda.memory._record_memory_history() before the part of interest");
+    missing.push_back(
+        "no event was recorded, so the peak, growth and replay are unknown: call "
+        "torch.cuda.memory._record_memory_history() before the part of interest");
   } else if (!many_events) {
-    missing.push_back("at most one event per device was kept (recording with enabled='state' or max_entries=1), so the "
-                      "peak before the dump, growth and replay are unknown");
+    missing.push_back(
+        "at most one event per device was kept (recording with enabled='state' or max_entries=1), so the "
+        "peak before the dump, growth and replay are unknown");
   }
-  if (events && !Has(facts.event_keys, kTimeUs)) missing.push_back("events carry no time; positions are event numbers");
-  if (!any_stack) missing.push_back("no stack was recorded, so memory cannot be given to source lines: record with context='all'");
+  if (events && !Has(facts.event_keys, kTimeUs))
+    missing.push_back("events carry no time; positions are event numbers");
+  if (!any_stack)
+    missing.push_back(
+        "no stack was recorded, so memory cannot be given to source lines: record with context='all'");
   if (facts.block_keys && !Has(facts.block_keys, kRequestedSize)) {
     missing.push_back("blocks do not tell their requested size; the rounded size is used");
   }
-  if (!snapshot.settings.present && !facts.list_form) missing.push_back("the allocator's settings were not written; defaults are assumed");
+  if (!snapshot.settings.present && !facts.list_form)
+    missing.push_back("the allocator's settings were not written; defaults are assumed");
 }
 
 }  // namespace lowtide::snapshot

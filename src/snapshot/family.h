@@ -12,7 +12,8 @@ struct FamilyFacts {
   uint64_t top_keys = 0, event_keys = 0, block_keys = 0, segment_keys = 0;
 };
 
-// Fills snapshot.family ("2.5-2.7") and snapshot.missing. Only for the reader's words: no figure depends on it.
+// Fills snapshot.family ("2.5-2.7") and snapshot.missing. Only for the reader's words: no figure depends on
+// it.
 void NameFamily(const FamilyFacts& facts, Snapshot& snapshot);
 
 }  // namespace lowtide::snapshot

@@ -33,7 +33,8 @@ std::vector<Fragmentation::Part> Parts(std::map<std::string, Fragmentation::Part
     part.name = name;
     out.push_back(part);
   }
-  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.reserved > b.reserved; });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return a.reserved > b.reserved; });
   return out;
 }
 
@@ -45,7 +46,9 @@ Fragmentation MeasureFragmentation(const Snapshot& snapshot, int device) {
   for (const Segment& segment : snapshot.segments) {
     if (segment.device != device) continue;
     out.reserved += segment.total_size;
-    Fragmentation::Part& stream = streams[segment.stream ? fmt::format("stream {:#x}", static_cast<uint64_t>(segment.stream)) : "stream 0 (default)"];
+    Fragmentation::Part& stream =
+        streams[segment.stream ? fmt::format("stream {:#x}", static_cast<uint64_t>(segment.stream))
+                               : "stream 0 (default)"];
     Fragmentation::Part& pool = pools[PoolName(segment)];
     uint64_t free = 0, largest = 0, used = 0;
     for (const Block& block : snapshot.BlocksOf(segment)) {

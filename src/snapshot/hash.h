@@ -5,8 +5,8 @@
 
 namespace lowtide::snapshot {
 
-// A 64-bit hash of a byte run by folded 64x64 multiplications, eight bytes at a time; for hash tables inside one
-// process, seeded per process elsewhere, so that a hostile file cannot aim at collisions it has computed.
+// A 64-bit hash of a byte run by folded 64x64 multiplications, eight bytes at a time; for hash tables inside
+// one process, seeded per process elsewhere, so that a hostile file cannot aim at collisions it has computed.
 inline uint64_t Fold(uint64_t a, uint64_t b) {
   const __uint128_t product = static_cast<__uint128_t>(a) * b;
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);

@@ -69,8 +69,8 @@ const char* Interner::Keep(std::string_view text) {
 
 void Interner::Account() {
   memory_ = kept_ + strings_.size() * sizeof(std::string_view) + frames_.size() * sizeof(Frame) +
-            stack_frames_.size() * 4 + stack_begins_.size() * 8 + string_table_.bytes() + frame_table_.bytes() +
-            stack_table_.bytes();
+            stack_frames_.size() * 4 + stack_begins_.size() * 8 + string_table_.bytes() +
+            frame_table_.bytes() + stack_table_.bytes();
 }
 
 uint32_t Interner::String(std::string_view text) {

@@ -21,7 +21,8 @@ struct Frame {
   }
 };
 
-// Equal contents, one id; ids count up from 0. String 0 is "", stack 0 is the empty stack. Innermost frame first.
+// Equal contents, one id; ids count up from 0. String 0 is "", stack 0 is the empty stack. Innermost frame
+// first.
 class Interner {
  public:
   Interner();

@@ -52,7 +52,9 @@ class Sax : public nlohmann::json_sax<nlohmann::json> {
     return Push(made);
   }
   bool number_integer(number_integer_t value) override { return Push(Value::Int(value)); }
-  bool number_unsigned(number_unsigned_t value) override { return Push(Value::Int(static_cast<int64_t>(value))); }
+  bool number_unsigned(number_unsigned_t value) override {
+    return Push(Value::Int(static_cast<int64_t>(value)));
+  }
   bool number_float(number_float_t value, const string_t&) override {
     Value made = Value::Of(Value::kFloat);
     made.real = value;
@@ -68,7 +70,8 @@ class Sax : public nlohmann::json_sax<nlohmann::json> {
   bool start_array(size_t) override { return Open(Value::kEmptyList); }
   bool end_object() override {
     const size_t from = Close();
-    if (stack_.size() > from) builder_.SetItems(stack_[from - 1], {stack_.data() + from, stack_.size() - from});
+    if (stack_.size() > from)
+      builder_.SetItems(stack_[from - 1], {stack_.data() + from, stack_.size() - from});
     stack_.resize(from);
     return Flush();
   }
@@ -81,8 +84,9 @@ class Sax : public nlohmann::json_sax<nlohmann::json> {
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) override {
     const std::string text = error.what();
     const size_t colon = text.rfind(": ");
-    throw Error(fmt::format("the JSON is malformed: {}", colon == std::string::npos ? text : text.substr(colon + 2)),
-                "the file is cut or damaged; write it again", builder_.snapshot_file(), position);
+    throw Error(
+        fmt::format("the JSON is malformed: {}", colon == std::string::npos ? text : text.substr(colon + 2)),
+        "the file is cut or damaged; write it again", builder_.snapshot_file(), position);
   }
 
  private:

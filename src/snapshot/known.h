@@ -5,6 +5,7 @@
 namespace lowtide::snapshot {
 
 // The strings that every snapshot is made of, interned first so that their id is their name here.
+// clang-format off
 #define LOWTIDE_KNOWN_STRINGS(X)                                                                                   \
   X(kAction, "action") X(kAddr, "addr") X(kDeviceFree, "device_free") X(kSize, "size") X(kStream, "stream")        \
   X(kTimeUs, "time_us") X(kCompileContext, "compile_context") X(kUserMetadata, "user_metadata")                    \
@@ -23,6 +24,7 @@ namespace lowtide::snapshot {
   X(kInactive, "inactive") X(kActiveAllocated, "active_allocated") X(kActivePendingFree, "active_pending_free")    \
   X(kActiveAwaitingFree, "active_awaiting_free") X(kStart, "START") X(kFxNodeName, "fx_node_name")                 \
   X(kInternalMetadata, "internal_metadata")
+// clang-format on
 
 enum Known : uint32_t {
   kNothing = 0,  // ""

@@ -6,10 +6,10 @@
 namespace lowtide::snapshot {
 
 const char* ActionName(Action action) {
-  static constexpr const char* kNames[] = {"alloc",         "free_requested", "free_completed", "segment_alloc",
-                                           "segment_free",  "segment_map",    "segment_unmap",  "snapshot",
-                                           "oom",           "user_defined",   "annotate",       "workspace_snapshot",
-                                           "unknown"};
+  static constexpr const char* kNames[] = {
+      "alloc",       "free_requested",     "free_completed", "segment_alloc", "segment_free",
+      "segment_map", "segment_unmap",      "snapshot",       "oom",           "user_defined",
+      "annotate",    "workspace_snapshot", "unknown"};
   return kNames[static_cast<int>(action)];
 }
 

@@ -14,9 +14,9 @@
 
 namespace lowtide::snapshot {
 
-// A CUDA memory snapshot as torch.cuda.memory._dump_snapshot writes it (torch/csrc/cuda/memory_snapshot.cpp), all
-// families in one shape. Sizes are bytes, times microseconds since the epoch. Strings, frames and stacks are interned:
-// an id stands for equal contents. Stack 0 is "no stack".
+// A CUDA memory snapshot as torch.cuda.memory._dump_snapshot writes it (torch/csrc/cuda/memory_snapshot.cpp),
+// all families in one shape. Sizes are bytes, times microseconds since the epoch. Strings, frames and stacks
+// are interned: an id stands for equal contents. Stack 0 is "no stack".
 
 using StringId = uint32_t;
 using StackId = uint32_t;
@@ -40,17 +40,17 @@ const char* ActionName(Action action);
 
 // What many events share: the stream and the marks put on them.
 struct Context {
-  int64_t stream = 0;  // the raw cudaStream_t; 0 is the default stream
+  int64_t stream = 0;            // the raw cudaStream_t; 0 is the default stream
   StringId compile_context = 0;  // 0: none, or "N/A"
   StringId user_metadata = 0;
-  bool has_pool = false;         // torch 2.12+ writes the pool of each event
+  bool has_pool = false;  // torch 2.12+ writes the pool of each event
   std::pair<int64_t, int64_t> pool{0, 0};
   bool operator==(const Context&) const = default;
 };
 
 struct Event {
   uint64_t address = 0;  // of an oom event: the driver's free bytes (without kHasAddress: the file has none)
-  uint64_t size = 0;     // alloc and free: requested bytes; segment_*: segment bytes; oom: the rounded request
+  uint64_t size = 0;  // alloc and free: requested bytes; segment_*: segment bytes; oom: the rounded request
   int64_t time_us : 52;  // 0 without kHasTime
   uint64_t action_bits : 4;
   uint64_t flags : 8;
@@ -112,12 +112,12 @@ struct DeviceTrace {
 
 struct Snapshot {
   std::string file;
-  uint64_t file_bytes = 0;    // of the pickle itself, unpacked
-  std::string container;      // "pickle", "gzip", "zip", "html", "json"
-  std::string family;         // "2.5-2.7", "torch_npu", ...
+  uint64_t file_bytes = 0;           // of the pickle itself, unpacked
+  std::string container;             // "pickle", "gzip", "zip", "html", "json"
+  std::string family;                // "2.5-2.7", "torch_npu", ...
   std::vector<std::string> missing;  // what this family or recording does not tell, one sentence each
 
-  Interner names;             // strings, frames, stacks
+  Interner names;  // strings, frames, stacks
   std::vector<Context> contexts{Context{}};
   PodVector<Event> events;
   std::vector<DeviceTrace> traces, host_traces;

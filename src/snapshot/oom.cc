@@ -10,7 +10,7 @@
 namespace lowtide::snapshot {
 namespace {
 
-constexpr size_t kMostExplained = 16;       // oom events with holders and replays; a retry loop may log thousands
+constexpr size_t kMostExplained = 16;  // oom events with holders and replays; a retry loop may log thousands
 constexpr size_t kMostReplayed = 1'000'000;  // events, without being asked for a replay
 constexpr uint64_t kOutsideThatMatters = uint64_t{1} << 30;
 
@@ -31,9 +31,11 @@ void LookAtFree(const Allocator& allocator, int64_t stream, OomReport& oom) {
       if (segment.pool != 0) {
         why = "in a private pool (CUDA graph or MemPool)";
       } else if (segment.small != small) {
-        why = small ? "in the large pool, which small requests do not use" : "in the small pool, which serves requests of 1 MiB and less";
+        why = small ? "in the large pool, which small requests do not use"
+                    : "in the small pool, which serves requests of 1 MiB and less";
       } else if (segment.stream != stream) {
-        why = fmt::format("cached for stream {:#x}, not for stream {:#x} that asked", static_cast<uint64_t>(segment.stream), static_cast<uint64_t>(stream));
+        why = fmt::format("cached for stream {:#x}, not for stream {:#x} that asked",
+                          static_cast<uint64_t>(segment.stream), static_cast<uint64_t>(stream));
       } else {
         why = "in the same pool and stream, but in pieces too small";
         oom.usable_free += block.size;
@@ -47,40 +49,52 @@ void LookAtFree(const Allocator& allocator, int64_t stream, OomReport& oom) {
     }
   }
   for (auto& [why, group] : groups) oom.free_groups.push_back(group);
-  std::stable_sort(oom.free_groups.begin(), oom.free_groups.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  std::stable_sort(oom.free_groups.begin(), oom.free_groups.end(),
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
 }
 
 void Judge(OomReport& oom, std::optional<uint64_t> capacity, bool expandable) {
   const uint64_t free = oom.device_free.value_or(0);
   if (capacity && *capacity > oom.reserved + free) oom.outside = *capacity - oom.reserved - free;
-  const std::string state = fmt::format(
-      "{} was asked for; PyTorch held {} reserved, of which {} in use; the driver had {} free", Bytes(oom.request),
-      Bytes(oom.reserved), Bytes(oom.allocated), oom.device_free ? Bytes(free) : std::string("an unrecorded amount"));
-  if (oom.device_free && free >= oom.driver_request && !(expandable && oom.usable_free == 0 && free < oom.request)) {
+  const std::string state =
+      fmt::format("{} was asked for; PyTorch held {} reserved, of which {} in use; the driver had {} free",
+                  Bytes(oom.request), Bytes(oom.reserved), Bytes(oom.allocated),
+                  oom.device_free ? Bytes(free) : std::string("an unrecorded amount"));
+  if (oom.device_free && free >= oom.driver_request &&
+      !(expandable && oom.usable_free == 0 && free < oom.request)) {
     oom.cause = "limit";
-    oom.explanation = fmt::format("{}, enough for the {} the driver would have been asked for: a limit stopped it, such as "
-                                  "set_per_process_memory_fraction, and not the device's memory",
-                                  state, Bytes(oom.driver_request));
+    oom.explanation = fmt::format(
+        "{}, enough for the {} the driver would have been asked for: a limit stopped it, such as "
+        "set_per_process_memory_fraction, and not the device's memory",
+        state, Bytes(oom.driver_request));
     return;
   }
   if (oom.usable_free + free >= oom.request || oom.free_in_segments + free >= oom.request) {
     oom.cause = "fragmentation";
     const bool same = oom.usable_free + free >= oom.request;
-    oom.explanation = fmt::format("{}; {} more was free inside segments, {}, the largest usable piece {}", state, Bytes(oom.free_in_segments),
-                                  same ? "together enough but in pieces between blocks in use" : "together enough but for other streams or pools",
+    oom.explanation = fmt::format("{}; {} more was free inside segments, {}, the largest usable piece {}",
+                                  state, Bytes(oom.free_in_segments),
+                                  same ? "together enough but in pieces between blocks in use"
+                                       : "together enough but for other streams or pools",
                                   Bytes(oom.largest_usable_block));
     return;
   }
   oom.missing = oom.request - std::min(oom.request, oom.free_in_segments + free);
-  if (oom.outside && *oom.outside > kOutsideThatMatters && *oom.outside >= oom.missing && *oom.outside * 10 > *capacity) {
+  if (oom.outside && *oom.outside > kOutsideThatMatters && *oom.outside >= oom.missing &&
+      *oom.outside * 10 > *capacity) {
     oom.cause = "other";
-    oom.explanation = fmt::format("{}; {} of the device is held outside PyTorch's allocator (other processes, the CUDA context, NCCL), and that is what "
-                                  "was missing ({})", state, Bytes(*oom.outside), Bytes(oom.missing));
+    oom.explanation = fmt::format(
+        "{}; {} of the device is held outside PyTorch's allocator (other processes, the CUDA context, NCCL), "
+        "and that is what "
+        "was missing ({})",
+        state, Bytes(*oom.outside), Bytes(oom.missing));
     return;
   }
   oom.cause = "capacity";
-  oom.explanation = fmt::format("{}; even with every free piece inside segments ({}) {} were missing: the work needs more than the device has",
-                                state, Bytes(oom.free_in_segments), Bytes(oom.missing));
+  oom.explanation = fmt::format(
+      "{}; even with every free piece inside segments ({}) {} were missing: the work needs more than the "
+      "device has",
+      state, Bytes(oom.free_in_segments), Bytes(oom.missing));
 }
 
 }  // namespace
@@ -105,7 +119,8 @@ std::vector<OomReport> ExplainOoms(const Snapshot& snapshot, const Lifetimes& li
     } else {
       oom.free_in_segments = oom.reserved - std::min(oom.reserved, oom.allocated);
     }
-    oom.driver_request = expandable ? oom.request - std::min(oom.request, oom.largest_usable_block) : allocator.SegmentSize(oom.request);
+    oom.driver_request = expandable ? oom.request - std::min(oom.request, oom.largest_usable_block)
+                                    : allocator.SegmentSize(oom.request);
     Judge(oom, capacity, expandable);
     if (reports.size() < kMostExplained) {
       oom.holders = SumHolders(lifetimes.AliveAfter(static_cast<int64_t>(index)), lifetimes, sites);

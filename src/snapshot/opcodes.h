@@ -4,6 +4,7 @@
 
 namespace lowtide::snapshot::op {
 
+// clang-format off
 // The pickle opcodes (CPython Lib/pickletools.py) that make data.
 enum : uint8_t {
   kMark = '(', kStop = '.', kPop = '0', kPopMark = '1', kDup = '2',
@@ -19,6 +20,7 @@ enum : uint8_t {
   kBinPut = 'q', kLongBinPut = 'r', kMemoize = 0x94, kBinGet = 'h', kLongBinGet = 'j',
   kProto = 0x80, kFrame = 0x95,
 };
+// clang-format on
 
 struct NamedOpcode {
   uint8_t opcode;

@@ -9,12 +9,14 @@
 namespace lowtide::snapshot {
 namespace {
 
-// A block that lived through fewer events than this part of the trace is short-lived: within one operator or two.
+// A block that lived through fewer events than this part of the trace is short-lived: within one operator or
+// two.
 constexpr int64_t kShortLife = 64;  // events
 
 Categorized WithoutStack(const LiveBlock& block, const Lifetimes& lifetimes, uint32_t freed_traits) {
   if (block.alloc_event < 0) {
-    if (freed_traits & CallSite::kZeroGrad) return {Category::kGradients, "freed by zero_grad; its allocation is older than the trace"};
+    if (freed_traits & CallSite::kZeroGrad)
+      return {Category::kGradients, "freed by zero_grad; its allocation is older than the trace"};
     return {Category::kUnknown, "allocated before recording began, no stack"};
   }
   const bool autograd = lifetimes.events[static_cast<size_t>(block.alloc_event)].flags & Event::kEmptyStack;
@@ -31,7 +33,7 @@ Categorized WithoutStack(const LiveBlock& block, const Lifetimes& lifetimes, uin
 }  // namespace
 
 const char* CategoryName(Category category) {
-  static constexpr const char* kNames[] = {"parameters", "gradients",     "optimizer_state", "activations",
+  static constexpr const char* kNames[] = {"parameters",  "gradients",     "optimizer_state", "activations",
                                            "temporaries", "communication", "unknown"};
   return kNames[static_cast<int>(category)];
 }
@@ -58,14 +60,17 @@ Categorized Categorize(const LiveBlock& block, const Lifetimes& lifetimes, CallS
     if (brief || freed_in_autograd) return {Category::kTemporaries, "allocated and freed in backward"};
     return {Category::kGradients, "allocated in backward and kept after it"};
   }
-  if (traits & CallSite::kCommunication && !(traits & CallSite::kForward)) return {Category::kCommunication, "allocated in torch.distributed"};
+  if (traits & CallSite::kCommunication && !(traits & CallSite::kForward))
+    return {Category::kCommunication, "allocated in torch.distributed"};
   if (traits & CallSite::kInit && kept && !(traits & CallSite::kForward)) {
     return {Category::kParameters, "allocated while the model was built, loaded or moved, and never freed"};
   }
   if (traits & CallSite::kForward) {
-    if (freed_in_autograd && !brief) return {Category::kActivations, "allocated in forward and freed in backward"};
+    if (freed_in_autograd && !brief)
+      return {Category::kActivations, "allocated in forward and freed in backward"};
     if (brief) return {Category::kTemporaries, "allocated and freed in forward"};
-    return {Category::kActivations, kept ? "allocated in forward, still held when the snapshot was taken" : "allocated in forward and outlived its operator"};
+    return {Category::kActivations, kept ? "allocated in forward, still held when the snapshot was taken"
+                                         : "allocated in forward and outlived its operator"};
   }
   if (brief) return {Category::kTemporaries, "freed soon after"};
   if (freed_in_autograd) return {Category::kActivations, "freed in backward"};
@@ -75,7 +80,8 @@ Categorized Categorize(const LiveBlock& block, const Lifetimes& lifetimes, CallS
 namespace {
 
 std::vector<Share> Sorted(std::vector<Share> shares) {
-  std::stable_sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.bytes > b.bytes; });
+  std::stable_sort(shares.begin(), shares.end(),
+                   [](const Share& a, const Share& b) { return a.bytes > b.bytes; });
   return shares;
 }
 

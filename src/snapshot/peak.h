@@ -9,7 +9,15 @@
 
 namespace lowtide::snapshot {
 
-enum class Category { kParameters, kGradients, kOptimizerState, kActivations, kTemporaries, kCommunication, kUnknown };
+enum class Category {
+  kParameters,
+  kGradients,
+  kOptimizerState,
+  kActivations,
+  kTemporaries,
+  kCommunication,
+  kUnknown
+};
 inline constexpr int kCategories = 7;
 const char* CategoryName(Category category);  // "optimizer_state"
 
@@ -22,16 +30,16 @@ Categorized Categorize(const LiveBlock& block, const Lifetimes& lifetimes, CallS
 
 // One row of what was held at a moment. Rows of a list sum to the moment's bytes.
 struct Share {
-  StackId stack = 0;      // by stack only
-  std::string label;      // "train.py:31 forward", "activations", "unattributed: older than the trace"
-  std::string file;       // empty: not known
+  StackId stack = 0;  // by stack only
+  std::string label;  // "train.py:31 forward", "activations", "unattributed: older than the trace"
+  std::string file;   // empty: not known
   int line = 0;
   std::string function;
   uint64_t bytes = 0;
   uint64_t blocks = 0;
   Category category = Category::kUnknown;
-  std::string how;        // how the category was decided
-  std::string detail;     // by stack only: the library line and the operator below the user's line
+  std::string how;     // how the category was decided
+  std::string detail;  // by stack only: the library line and the operator below the user's line
   uint64_t largest_block = 0;
 };
 

@@ -47,15 +47,21 @@ inline Snapshot ReadText(std::string_view text, unsigned threads = 1) {
   return ReadSnapshotBytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, "test", {threads});
 }
 
-// One device from lists of "action address size" lines; a block is 512-rounded. For tests that need a trace and no file.
-inline std::string JsonSnapshot(const std::string& events, const std::string& segments = "", const std::string& settings = "") {
+// One device from lists of "action address size" lines; a block is 512-rounded. For tests that need a trace
+// and no file.
+inline std::string JsonSnapshot(const std::string& events, const std::string& segments = "",
+                                const std::string& settings = "") {
   return "{\"segments\": [" + segments + "], \"device_traces\": [[" + events + "]]" +
          (settings.empty() ? "" : ", \"allocator_settings\": {" + settings + "}") + "}";
 }
-inline std::string JsonEvent(const std::string& action, uint64_t address, uint64_t size, int line = 0, int64_t time = 0) {
-  std::string text = "{\"action\": \"" + action + "\", \"" + (action == "oom" ? "device_free" : "addr") + "\": " + std::to_string(address) + ", \"size\": " +
-                     std::to_string(size) + ", \"stream\": 0, \"time_us\": " + std::to_string(time);
-  if (line) text += ", \"frames\": [{\"name\": \"f\", \"filename\": \"train.py\", \"line\": " + std::to_string(line) + "}]";
+inline std::string JsonEvent(const std::string& action, uint64_t address, uint64_t size, int line = 0,
+                             int64_t time = 0) {
+  std::string text = "{\"action\": \"" + action + "\", \"" + (action == "oom" ? "device_free" : "addr") +
+                     "\": " + std::to_string(address) + ", \"size\": " + std::to_string(size) +
+                     ", \"stream\": 0, \"time_us\": " + std::to_string(time);
+  if (line)
+    text += ", \"frames\": [{\"name\": \"f\", \"filename\": \"train.py\", \"line\": " + std::to_string(line) +
+            "}]";
   return text + "}";
 }
 

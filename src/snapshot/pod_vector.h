@@ -11,8 +11,9 @@
 
 namespace lowtide::snapshot {
 
-// A growing array of trivially copyable elements that grows by realloc. For large blocks realloc moves pages instead of
-// bytes, so growing never holds two copies: std::vector would triple the peak memory of a million events.
+// A growing array of trivially copyable elements that grows by realloc. For large blocks realloc moves pages
+// instead of bytes, so growing never holds two copies: std::vector would triple the peak memory of a million
+// events.
 template <typename T>
 class PodVector {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -43,7 +44,8 @@ class PodVector {
     for (size_t i = 0; i < count; ++i) data_[old + i] = items[i];
   }
   void clear() { size_ = 0; }
-  // Gives the memory of the whole pages that hold elements before `count` back; those elements must not be read again.
+  // Gives the memory of the whole pages that hold elements before `count` back; those elements must not be
+  // read again.
   void ForgetBefore(size_t count) {
     constexpr uintptr_t kPage = 4096;
     const uintptr_t begin = (reinterpret_cast<uintptr_t>(data_) + kPage - 1) / kPage * kPage;

@@ -48,7 +48,8 @@ Snapshot Read(Source source, const std::string& name, const ReadOptions& options
   const std::vector<uint8_t> unpacked = Unpack(container, source.bytes, name);
   const Container inner = DetectContainer(unpacked, name);
   if (inner != Container::kPickle && inner != Container::kJson) {
-    throw Error("the file holds another archive where a snapshot was expected", "unpack it once and give what is inside", name);
+    throw Error("the file holds another archive where a snapshot was expected",
+                "unpack it once and give what is inside", name);
   }
   ReadPlain({unpacked, false}, inner == Container::kJson, options, snapshot);
   return snapshot;
@@ -56,7 +57,8 @@ Snapshot Read(Source source, const std::string& name, const ReadOptions& options
 
 }  // namespace
 
-Snapshot ReadSnapshotBytes(std::span<const uint8_t> bytes, const std::string& name, const ReadOptions& options) {
+Snapshot ReadSnapshotBytes(std::span<const uint8_t> bytes, const std::string& name,
+                           const ReadOptions& options) {
   return Read({bytes, false}, name, options);
 }
 

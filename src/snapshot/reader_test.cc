@@ -71,8 +71,17 @@ TEST(Reader, EmptyListIsASnapshotWithoutSegments) {
 TEST(Reader, ReadsIntegersOfNineBytesAndNegativeOnes) {
   PickleBytes pickle;
   pickle.Op('}').Op('(').Str("segments").Op(']').Str("device_traces").Op(']').Op(']');
-  pickle.Op('}').Op('(').Str("action").Str("alloc").Str("addr").Long(std::string_view("\0\0\0\0\0\0\0\xff\0", 9));
-  pickle.Str("size").Long(std::string_view("\0\2", 2)).Str("stream").Long("\xff").Op('u').Op('a').Op('a').Op('u').Op('.');
+  pickle.Op('}').Op('(').Str("action").Str("alloc").Str("addr").Long(
+      std::string_view("\0\0\0\0\0\0\0\xff\0", 9));
+  pickle.Str("size")
+      .Long(std::string_view("\0\2", 2))
+      .Str("stream")
+      .Long("\xff")
+      .Op('u')
+      .Op('a')
+      .Op('a')
+      .Op('u')
+      .Op('.');
   const Snapshot snapshot = ReadText(pickle.bytes());
   ASSERT_EQ(snapshot.events.size(), 1u);
   EXPECT_EQ(snapshot.events[0].address, 0xff00000000000000ull);
@@ -115,8 +124,32 @@ TEST(Reader, DoesNotExpandReferences) {
 // A stack that is opened again and again, each time by one frame, must not cost its square.
 TEST(Reader, AppendsToAStackInLinearTime) {
   PickleBytes pickle;
-  pickle.Op('}').Op('(').Str("name").Str("f").Str("filename").Str("a.py").Str("line").Op('K').Byte(1).Op('u').Op('q').Byte(0).Op('0');
-  pickle.Op('}').Op('(').Str("segments").Op(']').Str("device_traces").Op(']').Op(']').Op('}').Op('(').Str("action").Str("alloc").Str("frames").Op(']');
+  pickle.Op('}')
+      .Op('(')
+      .Str("name")
+      .Str("f")
+      .Str("filename")
+      .Str("a.py")
+      .Str("line")
+      .Op('K')
+      .Byte(1)
+      .Op('u')
+      .Op('q')
+      .Byte(0)
+      .Op('0');
+  pickle.Op('}')
+      .Op('(')
+      .Str("segments")
+      .Op(']')
+      .Str("device_traces")
+      .Op(']')
+      .Op(']')
+      .Op('}')
+      .Op('(')
+      .Str("action")
+      .Str("alloc")
+      .Str("frames")
+      .Op(']');
   for (int i = 0; i < 200000; ++i) pickle.Op('(').Op('h').Byte(0).Op('e');
   pickle.Op('u').Op('a').Op('a').Op('u').Op('.');
   const Snapshot snapshot = ReadText(pickle.bytes());
@@ -125,7 +158,8 @@ TEST(Reader, AppendsToAStackInLinearTime) {
 }
 
 TEST(Reader, TellsWhatAFileIsNot) {
-  for (const char* text : {"", "hello", "<html>nothing</html>", "{\"a\": 1}", "PK\x03\x04garbage", "\x1f\x8bgarbage", "[1, 2"}) {
+  for (const char* text :
+       {"", "hello", "<html>nothing</html>", "{\"a\": 1}", "PK\x03\x04garbage", "\x1f\x8bgarbage", "[1, 2"}) {
     try {
       ReadText(text);
       ADD_FAILURE() << text;
@@ -140,7 +174,8 @@ TEST(Reader, EveryPrefixOfAFileIsAnErrorOrAnAnswer) {
   const std::string whole = Slurp(Corpus() / "small.pickle");
   ASSERT_FALSE(whole.empty());
   ASSERT_TRUE(Answers(whole));
-  for (size_t size = 0; size < whole.size(); ++size) EXPECT_FALSE(Answers(std::string_view(whole).substr(0, size))) << size;
+  for (size_t size = 0; size < whole.size(); ++size)
+    EXPECT_FALSE(Answers(std::string_view(whole).substr(0, size))) << size;
 }
 
 TEST(Reader, RandomByteChangesAreErrorsOrAnswers) {
@@ -150,7 +185,8 @@ TEST(Reader, RandomByteChangesAreErrorsOrAnswers) {
   size_t answers = 0;
   for (int i = 0; i < 10000; ++i) {
     std::string changed = whole;
-    for (unsigned n = 1 + random() % 3; n > 0; --n) changed[random() % changed.size()] = static_cast<char>(random());
+    for (unsigned n = 1 + random() % 3; n > 0; --n)
+      changed[random() % changed.size()] = static_cast<char>(random());
     answers += Answers(changed);
   }
   EXPECT_GT(answers, 0u);
@@ -171,7 +207,9 @@ TEST(Reader, ReadsJsonLikeThePickle) {
   std::string events;
   for (int i = 0; i < 60000; ++i) {
     const bool free = i % 2;
-    events += (i ? "," : "") + JsonEvent(free ? "free_completed" : "alloc", 0x1000 + static_cast<uint64_t>(i / 2) * 512, 100 + static_cast<uint64_t>(i / 2) % 1000, 1 + i / 2 % 50, i);
+    events += (i ? "," : "") + JsonEvent(free ? "free_completed" : "alloc",
+                                         0x1000 + static_cast<uint64_t>(i / 2) * 512,
+                                         100 + static_cast<uint64_t>(i / 2) % 1000, 1 + i / 2 % 50, i);
   }
   const Snapshot snapshot = ReadText(JsonSnapshot(events));
   EXPECT_EQ(snapshot.events.size(), 60000u);

@@ -10,7 +10,9 @@ namespace {
 class Checker {
  public:
   Checker(const Snapshot& snapshot, int device)
-      : snapshot_(snapshot), pools_(snapshot, device), allocator_(AllocatorConfig::Recorded(snapshot, device)) {
+      : snapshot_(snapshot),
+        pools_(snapshot, device),
+        allocator_(AllocatorConfig::Recorded(snapshot, device)) {
     if (const DeviceTrace* trace = snapshot.TraceOf(device)) events_ = snapshot.EventsOf(*trace);
     Seed(UndoTrace(snapshot, device));
   }
@@ -42,20 +44,24 @@ class Checker {
   void ReserveAround(const StartState& start, const StartState::Range& range, uint32_t pool) {
     if (allocator_.SegmentAt(range.address)) return;
     const auto& all = start.reservations;
-    auto it = std::upper_bound(all.begin(), all.end(), range.address,
-                               [](uint64_t address, const StartState::Range& r) { return address < r.address; });
+    auto it =
+        std::upper_bound(all.begin(), all.end(), range.address,
+                         [](uint64_t address, const StartState::Range& r) { return address < r.address; });
     if (it == all.begin()) return;
     const auto next = it;
     --it;
     const uint64_t most = uint64_t{1} << 36;
-    const uint64_t end = next == all.end() ? it->address + std::max(most, it->size) : std::max(it->address + it->size, std::min(next->address, it->address + most));
+    const uint64_t end = next == all.end()
+                             ? it->address + std::max(most, it->size)
+                             : std::max(it->address + it->size, std::min(next->address, it->address + most));
     allocator_.AddSegment(it->address, end - it->address, range.stream, pool, range.small, true);
   }
 
   // The request that made the driver be asked: the next alloc of the stream.
   const Event* NextAlloc(size_t from, int64_t stream) const {
     for (size_t i = from; i < events_.size() && i < from + 64; ++i) {
-      if (events_[i].action() == Action::kAlloc && snapshot_.ContextOf(events_[i]).stream == stream) return &events_[i];
+      if (events_[i].action() == Action::kAlloc && snapshot_.ContextOf(events_[i]).stream == stream)
+        return &events_[i];
       if (events_[i].action() == Action::kOom) return nullptr;
     }
     return nullptr;

@@ -8,8 +8,8 @@
 
 namespace lowtide::snapshot {
 
-// Private pools (CUDA graphs, MemPool) by small numbers; 0 is the default pool. An event's pool is what the event says
-// (torch 2.12+), else that of the final segment that holds its address.
+// Private pools (CUDA graphs, MemPool) by small numbers; 0 is the default pool. An event's pool is what the
+// event says (torch 2.12+), else that of the final segment that holds its address.
 class PoolNumbers {
  public:
   PoolNumbers(const Snapshot& snapshot, int device) : snapshot_(snapshot) {

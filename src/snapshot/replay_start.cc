@@ -9,8 +9,8 @@ namespace {
 struct Undo {
   std::map<uint64_t, StartState::Range> segments;  // by address
   std::map<uint64_t, StartState::Used> blocks;
-  std::map<uint64_t, uint64_t> ever_mapped;        // begin -> end
-  Allocator sizes;                                 // for rounding
+  std::map<uint64_t, uint64_t> ever_mapped;  // begin -> end
+  Allocator sizes;                           // for rounding
 
   explicit Undo(const AllocatorConfig& config) : sizes(config) {}
 
@@ -75,7 +75,8 @@ void UndoEvent(Undo& undo, const Event& event, int64_t stream) {
       undo.segments.erase(event.address);
       break;
     case Action::kSegmentFree:
-      undo.segments[event.address] = {event.address, event.size, stream, {0, 0}, event.size == Allocator::kSmallSegment, false};
+      undo.segments[event.address] = {
+          event.address, event.size, stream, {0, 0}, event.size == Allocator::kSmallSegment, false};
       break;
     case Action::kSegmentMap:
       undo.Ever(event.address, event.address + event.size);
@@ -83,21 +84,25 @@ void UndoEvent(Undo& undo, const Event& event, int64_t stream) {
       break;
     case Action::kSegmentUnmap:
       undo.Ever(event.address, event.address + event.size);
-      undo.segments[event.address] = {event.address, event.size, stream, {0, 0}, event.size % (20 << 20) != 0, true};
+      undo.segments[event.address] = {event.address, event.size, stream, {0, 0}, event.size % (20 << 20) != 0,
+                                      true};
       break;
     default:
       break;
   }
 }
 
-// In the large pool a free block is longer than 1 MiB, so a shorter gap is the unsplit tail of the block before it.
+// In the large pool a free block is longer than 1 MiB, so a shorter gap is the unsplit tail of the block
+// before it.
 void GrowTails(Undo& undo) {
   for (auto& [address, segment] : undo.segments) {
     if (segment.small || segment.expandable) continue;
     auto it = undo.blocks.lower_bound(address);
     while (it != undo.blocks.end() && it->first < address + segment.size) {
       auto next = std::next(it);
-      const uint64_t end = next != undo.blocks.end() && next->first < address + segment.size ? next->first : address + segment.size;
+      const uint64_t end = next != undo.blocks.end() && next->first < address + segment.size
+                               ? next->first
+                               : address + segment.size;
       const uint64_t used = it->first + it->second.size;
       if (used < end && end - used <= Allocator::kSmallSize) it->second.size = end - it->first;
       it = next;
@@ -111,10 +116,12 @@ StartState UndoTrace(const Snapshot& snapshot, int device) {
   Undo undo(AllocatorConfig::Recorded(snapshot, device));
   for (const Segment& segment : snapshot.segments) {
     if (segment.device != device) continue;
-    undo.segments[segment.address] = {segment.address, segment.total_size, segment.stream, segment.pool, !segment.large, segment.expandable};
+    undo.segments[segment.address] = {segment.address, segment.total_size, segment.stream,
+                                      segment.pool,    !segment.large,     segment.expandable};
     if (segment.expandable) undo.Ever(segment.address, segment.address + segment.total_size);
     for (const Block& block : snapshot.BlocksOf(segment)) {
-      if (block.state != Block::kInactive) undo.blocks[block.address] = {block.address, block.size, block.requested, segment.stream};
+      if (block.state != Block::kInactive)
+        undo.blocks[block.address] = {block.address, block.size, block.requested, segment.stream};
     }
   }
   if (const DeviceTrace* trace = snapshot.TraceOf(device)) {

@@ -31,21 +31,26 @@ TEST(Replay, PredictsTheRecordedRuns) {
       right += check.addresses_right;
       segments += check.segments + check.maps;
       segments_right += check.segments_right + check.maps_right;
-      EXPECT_GE(static_cast<double>(check.addresses_right), 0.997 * static_cast<double>(check.allocs)) << entry.path();
+      EXPECT_GE(static_cast<double>(check.addresses_right), 0.997 * static_cast<double>(check.allocs))
+          << entry.path();
       EXPECT_EQ(check.segments_right, check.segments) << entry.path();
       EXPECT_EQ(check.maps_right, check.maps) << entry.path();
     }
   }
   EXPECT_GT(devices, 15u);
-  printf("replay: %lu of %lu addresses, %lu of %lu requests to the driver, %lu devices\n", right, allocs, segments_right, segments, devices);
+  printf("replay: %lu of %lu addresses, %lu of %lu requests to the driver, %lu devices\n", right, allocs,
+         segments_right, segments, devices);
 }
 
 std::string FragmentingTrace(bool expandable_would_help) {
   // Two blocks of 30 MiB in segments of their own, one freed; then 50 MiB do not fit 100 MiB of room.
-  std::string events = JsonEvent("segment_alloc", 100 * kMiB, 30 * kMiB) + "," + JsonEvent("alloc", 100 * kMiB, 30 * kMiB, 1) + "," +
-                       JsonEvent("segment_alloc", 200 * kMiB, 30 * kMiB) + "," + JsonEvent("alloc", 200 * kMiB, 30 * kMiB, 2) + ",";
+  std::string events = JsonEvent("segment_alloc", 100 * kMiB, 30 * kMiB) + "," +
+                       JsonEvent("alloc", 100 * kMiB, 30 * kMiB, 1) + "," +
+                       JsonEvent("segment_alloc", 200 * kMiB, 30 * kMiB) + "," +
+                       JsonEvent("alloc", 200 * kMiB, 30 * kMiB, 2) + ",";
   if (expandable_would_help) events += JsonEvent("alloc", 300 * kMiB, 2 * kMiB, 3) + ",";
-  return events + JsonEvent("free_completed", 100 * kMiB, 30 * kMiB) + "," + JsonEvent("oom", 10 * kMiB, 90 * kMiB);
+  return events + JsonEvent("free_completed", 100 * kMiB, 30 * kMiB) + "," +
+         JsonEvent("oom", 10 * kMiB, 90 * kMiB);
 }
 
 TEST(Replay, WhatIfDiesWhereTheRoomIsTooSmall) {
@@ -64,7 +69,8 @@ TEST(Replay, RecordedSettingsReproduceThePeakOfReservedMemory) {
   std::string events;
   for (int i = 0; i < 20; ++i) {
     const uint64_t address = (100 + 40 * static_cast<uint64_t>(i)) * kMiB;
-    events += (i ? "," : "") + JsonEvent("segment_alloc", address, 30 * kMiB) + "," + JsonEvent("alloc", address, 30 * kMiB, 1);
+    events += (i ? "," : "") + JsonEvent("segment_alloc", address, 30 * kMiB) + "," +
+              JsonEvent("alloc", address, 30 * kMiB, 1);
   }
   const Snapshot snapshot = ReadText(JsonSnapshot(events));
   const WhatIf same = Replay(snapshot, FollowLifetimes(snapshot, 0), AllocatorConfig{});
@@ -74,7 +80,8 @@ TEST(Replay, RecordedSettingsReproduceThePeakOfReservedMemory) {
 
 TEST(Replay, SearchPutsTheBestFirst) {
   const Snapshot snapshot = ReadText(JsonSnapshot(FragmentingTrace(true)));
-  const Recommendation found = SearchSettings(snapshot, FollowLifetimes(snapshot, 0), AllocatorConfig::kUnlimited);
+  const Recommendation found =
+      SearchSettings(snapshot, FollowLifetimes(snapshot, 0), AllocatorConfig::kUnlimited);
   ASSERT_FALSE(found.outcomes.empty());
   for (size_t i = 1; i < found.outcomes.size(); ++i) {
     EXPECT_LE(found.outcomes[0].stats.peak_reserved, found.outcomes[i].stats.peak_reserved);

@@ -15,9 +15,12 @@ constexpr uint64_t kMostOomTries = 64;  // a loop that catches the error may log
 
 class Runner {
  public:
-  Runner(const Snapshot& snapshot, const Lifetimes& lifetimes, const AllocatorConfig& config, const StartState& start,
-         bool recorded_segments)
-      : snapshot_(snapshot), events_(lifetimes.events), pools_(snapshot, lifetimes.device), allocator_(config) {
+  Runner(const Snapshot& snapshot, const Lifetimes& lifetimes, const AllocatorConfig& config,
+         const StartState& start, bool recorded_segments)
+      : snapshot_(snapshot),
+        events_(lifetimes.events),
+        pools_(snapshot, lifetimes.device),
+        allocator_(config) {
     result_.settings = config.Text();
     alive_ = recorded_segments ? SeedAsRecorded(start) : SeedAnew(start);
   }
@@ -46,10 +49,12 @@ class Runner {
     return allocator_.stats().reserved <= std::min(config.capacity, config.limit);
   }
 
-  // As if the same setting had held from the process' start: the blocks in use are asked for in address order.
+  // As if the same setting had held from the process' start: the blocks in use are asked for in address
+  // order.
   bool SeedAnew(const StartState& start) {
     for (const auto& used : start.blocks) {
-      const auto id = allocator_.Malloc(used.requested ? used.requested : used.size, used.stream, pools_.At(used.address));
+      const auto id = allocator_.Malloc(used.requested ? used.requested : used.size, used.stream,
+                                        pools_.At(used.address));
       if (id == Allocator::kNone) {
         result_.died_request = used.requested;
         return false;
@@ -59,8 +64,8 @@ class Runner {
     return true;
   }
 
-  // segment_free events before an alloc or an oom belong to the allocator's own ladder, which this replay runs itself;
-  // before anything else they are empty_cache().
+  // segment_free events before an alloc or an oom belong to the allocator's own ladder, which this replay
+  // runs itself; before anything else they are empty_cache().
   bool IsEmptyCache(size_t i) const {
     for (++i; i < events_.size(); ++i) {
       switch (events_[i].action()) {
@@ -140,7 +145,8 @@ WhatIf Replay(const Snapshot& snapshot, const Lifetimes& lifetimes, const Alloca
   return Runner(snapshot, lifetimes, config, UndoTrace(snapshot, lifetimes.device), keep).Run();
 }
 
-Recommendation SearchSettings(const Snapshot& snapshot, const Lifetimes& lifetimes, uint64_t capacity, size_t most_events) {
+Recommendation SearchSettings(const Snapshot& snapshot, const Lifetimes& lifetimes, uint64_t capacity,
+                              size_t most_events) {
   Recommendation found;
   found.capacity = capacity;
   AllocatorConfig recorded = AllocatorConfig::Recorded(snapshot, lifetimes.device);
@@ -152,9 +158,11 @@ Recommendation SearchSettings(const Snapshot& snapshot, const Lifetimes& lifetim
     candidates.push_back("garbage_collection_threshold:0.8");
     candidates.push_back("max_split_size_mb:128,garbage_collection_threshold:0.8");
   }
-  for (const char* more : {"defaults", "expandable_segments:True,roundup_power2_divisions:8", "max_split_size_mb:64", "max_split_size_mb:256",
-                           "max_split_size_mb:512", "roundup_power2_divisions:4", "roundup_power2_divisions:8", "roundup_power2_divisions:16",
-                           "max_split_size_mb:128,roundup_power2_divisions:8"}) {
+  for (const char* more :
+       {"defaults", "expandable_segments:True,roundup_power2_divisions:8", "max_split_size_mb:64",
+        "max_split_size_mb:256", "max_split_size_mb:512", "roundup_power2_divisions:4",
+        "roundup_power2_divisions:8", "roundup_power2_divisions:16",
+        "max_split_size_mb:128,roundup_power2_divisions:8"}) {
     candidates.push_back(more);
   }
   const size_t each = std::max<size_t>(1, lifetimes.events.size());
@@ -174,10 +182,10 @@ Recommendation SearchSettings(const Snapshot& snapshot, const Lifetimes& lifetim
            std::tie(b.stats.peak_reserved, b.stats.retries, b.stats.driver_allocs);
   });
   found.limits = fmt::format(
-      "the requests of the recorded {} events in their recorded order; blocks older than the trace are placed as they "
+      "the requests of the recorded {} events in their recorded order; blocks older than the trace are "
+      "placed as they "
       "stood{}; memory outside PyTorch's allocator is not modelled",
-      FormatCount(lifetimes.events.size()),
-      " (for expandable segments: packed anew in address order)");
+      FormatCount(lifetimes.events.size()), " (for expandable segments: packed anew in address order)");
   return found;
 }
 

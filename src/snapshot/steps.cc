@@ -1,4 +1,5 @@
-// Where steps end: annotations, else what the optimizer does, else a call site that comes back at even distances.
+// Where steps end: annotations, else what the optimizer does, else a call site that comes back at even
+// distances.
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -14,7 +15,8 @@ constexpr size_t kLeastSteps = 3;
 std::vector<size_t> AtTimes(std::span<const Event> events, const std::vector<int64_t>& times) {
   std::vector<size_t> at;
   for (int64_t time : times) {
-    const auto found = std::partition_point(events.begin(), events.end(), [&](const Event& event) { return event.time_us < time; });
+    const auto found = std::partition_point(events.begin(), events.end(),
+                                            [&](const Event& event) { return event.time_us < time; });
     const auto event = static_cast<size_t>(found - events.begin());
     if (event > 0 && event < events.size() && (at.empty() || at.back() < event)) at.push_back(event);
   }
@@ -22,19 +24,23 @@ std::vector<size_t> AtTimes(std::span<const Event> events, const std::vector<int
 }
 
 std::vector<int64_t> Marks(const Snapshot& snapshot, int device, std::string_view prefix, bool start) {
-  const bool any_here = std::any_of(snapshot.annotations.begin(), snapshot.annotations.end(), [&](const Annotation& a) {
-    return a.device == device && snapshot.names.text(a.name).starts_with(prefix);
-  });
+  const bool any_here =
+      std::any_of(snapshot.annotations.begin(), snapshot.annotations.end(), [&](const Annotation& a) {
+        return a.device == device && snapshot.names.text(a.name).starts_with(prefix);
+      });
   std::vector<int64_t> times;
   for (const Annotation& annotation : snapshot.annotations) {
     if (any_here && annotation.device != device) continue;
-    if (annotation.start == start && snapshot.names.text(annotation.name).starts_with(prefix)) times.push_back(annotation.time_us);
+    if (annotation.start == start && snapshot.names.text(annotation.name).starts_with(prefix))
+      times.push_back(annotation.time_us);
   }
   std::sort(times.begin(), times.end());
   return times;
 }
 
-bool HasTimes(std::span<const Event> events) { return !events.empty() && events.back().flags & Event::kHasTime; }
+bool HasTimes(std::span<const Event> events) {
+  return !events.empty() && events.back().flags & Event::kHasTime;
+}
 
 // The first event after each run of the optimizer's own; runs are told apart by work between them.
 std::vector<size_t> OptimizerRuns(std::span<const Event> events, CallSites& sites) {
@@ -52,8 +58,8 @@ std::vector<size_t> OptimizerRuns(std::span<const Event> events, CallSites& site
   return ends;
 }
 
-// An allocating stack whose events come at even distances (in events), preferring the one that spans most of the trace
-// with the number of visits that most stacks share.
+// An allocating stack whose events come at even distances (in events), preferring the one that spans most of
+// the trace with the number of visits that most stacks share.
 std::vector<size_t> Period(std::span<const Event> events, uint32_t stack_count) {
   std::vector<uint32_t> visits(stack_count);
   for (const Event& event : events) {
@@ -78,7 +84,8 @@ std::vector<size_t> Period(std::span<const Event> events, uint32_t stack_count) 
   std::vector<std::vector<size_t>> at(stack_count);
   for (size_t i = 0; i < events.size(); ++i) {
     const uint32_t stack = events[i].stack;
-    if (events[i].action() == Action::kAlloc && stack && (visits[stack] == best || visits[stack] == best + 1)) at[stack].push_back(i);
+    if (events[i].action() == Action::kAlloc && stack && (visits[stack] == best || visits[stack] == best + 1))
+      at[stack].push_back(i);
   }
   const std::vector<size_t>* chosen = nullptr;
   double chosen_spread = 0.35;
@@ -101,12 +108,13 @@ std::vector<size_t> Period(std::span<const Event> events, uint32_t stack_count) 
   return chosen ? *chosen : std::vector<size_t>();
 }
 
-// Layers come back at even distances, too. A period is a step of training when each holds both forward and backward
-// work; where the trace has no backward, when what is born in a period mostly dies in it.
+// Layers come back at even distances, too. A period is a step of training when each holds both forward and
+// backward work; where the trace has no backward, when what is born in a period mostly dies in it.
 bool AreSteps(const Lifetimes& lifetimes, const std::vector<size_t>& ends, CallSites& sites) {
   const auto events = lifetimes.events;
   auto is_backward = [&](const Event& event) {
-    return event.flags & Event::kEmptyStack || (event.stack && sites.Of(event.stack).traits & CallSite::kBackward);
+    return event.flags & Event::kEmptyStack ||
+           (event.stack && sites.Of(event.stack).traits & CallSite::kBackward);
   };
   const bool training = std::any_of(events.begin(), events.end(), is_backward);
   size_t good = 0;
@@ -117,7 +125,8 @@ bool AreSteps(const Lifetimes& lifetimes, const std::vector<size_t>& ends, CallS
       if (events[i].action() != Action::kAlloc) continue;
       (is_backward(events[i]) ? backward : forward) = true;
       born += events[i].size;
-      if (lifetimes.partner[i] == Lifetimes::kNever || lifetimes.partner[i] >= ends[step]) kept += events[i].size;
+      if (lifetimes.partner[i] == Lifetimes::kNever || lifetimes.partner[i] >= ends[step])
+        kept += events[i].size;
     }
     good += training ? backward && forward : kept <= born / 5;
   }
@@ -135,13 +144,16 @@ Steps FindSteps(const Snapshot& snapshot, const Lifetimes& lifetimes, CallSites&
     steps.how = how;
   };
   if (HasTimes(events)) {
-    take(AtTimes(events, Marks(snapshot, lifetimes.device, "ProfilerStep#", true)), "ProfilerStep annotations");
-    take(AtTimes(events, Marks(snapshot, lifetimes.device, "Optimizer.step#", false)), "Optimizer.step annotations");
+    take(AtTimes(events, Marks(snapshot, lifetimes.device, "ProfilerStep#", true)),
+         "ProfilerStep annotations");
+    take(AtTimes(events, Marks(snapshot, lifetimes.device, "Optimizer.step#", false)),
+         "Optimizer.step annotations");
   }
   if (steps.ends.empty()) take(OptimizerRuns(events, sites), "the optimizer's own allocations");
   if (steps.ends.empty()) {
     std::vector<size_t> ends = Period(events, snapshot.names.stack_count());
-    if (ends.size() >= kLeastSteps && AreSteps(lifetimes, ends, sites)) take(std::move(ends), "a period found in the trace");
+    if (ends.size() >= kLeastSteps && AreSteps(lifetimes, ends, sites))
+      take(std::move(ends), "a period found in the trace");
   }
   return steps;
 }

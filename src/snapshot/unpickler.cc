@@ -17,7 +17,8 @@ constexpr size_t kCheckEvery = 1 << 16;  // bytes between two looks at the budge
 constexpr uint32_t kMostMarks = 1000;    // nesting: a real snapshot has 7 levels
 
 const char* const kRemedy =
-    "the file is cut or damaged, or is not a CUDA memory snapshot; write it again with torch.cuda.memory._dump_snapshot()";
+    "the file is cut or damaged, or is not a CUDA memory snapshot; write it again with "
+    "torch.cuda.memory._dump_snapshot()";
 
 }  // namespace
 
@@ -40,12 +41,16 @@ void Unpickler::Refuse(uint8_t opcode, size_t at) const {
       const size_t first = text.find('\n');
       if (first != std::string::npos) {
         const size_t second = text.find('\n', first + 1);
-        what += fmt::format(" ({}.{})", text.substr(0, first), text.substr(first + 1, second == std::string::npos ? 0 : second - first - 1));
+        what += fmt::format(" ({}.{})", text.substr(0, first),
+                            text.substr(first + 1, second == std::string::npos ? 0 : second - first - 1));
       }
     }
-    throw Error(fmt::format("refused the pickle opcode {}, which could run code: a memory snapshot holds data only", what),
-                "do not load this file with pickle.load; if it is a checkpoint or another object, it is not a memory snapshot",
-                builder_.snapshot_file(), at);
+    throw Error(
+        fmt::format("refused the pickle opcode {}, which could run code: a memory snapshot holds data only",
+                    what),
+        "do not load this file with pickle.load; if it is a checkpoint or another object, it is not a memory "
+        "snapshot",
+        builder_.snapshot_file(), at);
   }
   throw Error(fmt::format("0x{:02x} is no pickle opcode that a memory snapshot has", opcode), kRemedy,
               builder_.snapshot_file(), at);
@@ -78,7 +83,8 @@ uint64_t Unpickler::TakeInt(int bytes) {
 void Unpickler::Push(const Value& value) { stack_.push_back(value); }
 
 Value& Unpickler::Top() {
-  if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) Fail("an opcode needs an object, and there is none");
+  if (stack_.size() <= (marks_.empty() ? 0 : marks_.back()))
+    Fail("an opcode needs an object, and there is none");
   return stack_.back();
 }
 
@@ -120,7 +126,8 @@ void Unpickler::PushString(uint64_t size) {
 void Unpickler::Memoize(uint64_t index) {
   Value& top = Top();
   // A real memo has an entry per object, and an object takes two bytes or more.
-  if (index > source_.bytes.size() / 2 + 1) Fail(fmt::format("memo index {} is beyond what the file can hold", index));
+  if (index > source_.bytes.size() / 2 + 1)
+    Fail(fmt::format("memo index {} is beyond what the file can hold", index));
   if (index >= Value::kNoMemo) Fail("the file has more objects than lowtide can count");
   if (index < memo_.size() && memo_[index]) runs_.clear();
   while (memo_.size() <= index) memo_.push_back(0);
@@ -148,7 +155,8 @@ void Unpickler::SyncMemo(const Value& value) {
 }
 
 void Unpickler::PushMemo(uint64_t index) {
-  if (index >= memo_.size() || memo_[index] == 0) Fail(fmt::format("memo entry {} is used before it is made", index));
+  if (index >= memo_.size() || memo_[index] == 0)
+    Fail(fmt::format("memo entry {} is used before it is made", index));
   Value value = Value::Of(memo::Kind(memo_[index]), memo::Id(memo_[index]));
   value.memo = static_cast<uint32_t>(index);
   Push(value);
@@ -158,7 +166,8 @@ bool Unpickler::Step() {
   builder_.offset = pos_;
   if (pos_ >= next_check_) {
     next_check_ = pos_ + kCheckEvery;
-    builder_.CheckBudget(memo_.size() * 4 + stack_.capacity() * sizeof(Value) + run_bytes_ + events_->memory());
+    builder_.CheckBudget(memo_.size() * 4 + stack_.capacity() * sizeof(Value) + run_bytes_ +
+                         events_->memory());
     if (pos_ - released_ > kCheckEvery * 32) {
       ReleaseRange(source_, released_, pos_);
       released_ = pos_;

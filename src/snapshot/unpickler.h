@@ -28,9 +28,9 @@ inline uint32_t Id(uint32_t entry) { return entry & (kMostIds - 1); }
 
 class EventRun;
 
-// Executes the opcodes of a pickle that only make data (protocols 2 to 5) and hands lists and dicts to a Builder.
-// Every opcode that could import or call anything is refused by name and offset: nothing of a file is ever run.
-// Throws Error.
+// Executes the opcodes of a pickle that only make data (protocols 2 to 5) and hands lists and dicts to a
+// Builder. Every opcode that could import or call anything is refused by name and offset: nothing of a file
+// is ever run. Throws Error.
 class Unpickler {
  public:
   Unpickler(Source source, Builder& builder, unsigned threads);
@@ -84,7 +84,8 @@ class Unpickler {
     std::string bytes;
     StackId stack;
   };
-  std::unordered_multimap<uint64_t, RunEntry> runs_;  // raw bytes of a run of memo references -> the stack they make
+  std::unordered_multimap<uint64_t, RunEntry>
+      runs_;  // raw bytes of a run of memo references -> the stack they make
   uint64_t run_bytes_ = 0;
   std::unique_ptr<EventRun> events_;
   struct Worker;

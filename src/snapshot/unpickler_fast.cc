@@ -1,4 +1,5 @@
-// The reader's fast paths: stacks as raw runs of references, events without an operand stack, a second thread.
+// The reader's fast paths: stacks as raw runs of references, events without an operand stack, a second
+// thread.
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -13,16 +14,16 @@
 namespace lowtide::snapshot {
 namespace {
 
-constexpr size_t kEventsBeforeFast = 8;     // parsed opcode by opcode, so that the keys are in the memo
-constexpr size_t kWorthAThread = 4 << 20;   // bytes ahead
-constexpr size_t kEventsToTrust = 16;       // that must parse at a guessed place
-constexpr size_t kPiece = 1 << 20;          // bytes between two looks at the budget
-constexpr int kMostWorkerStarts = 8;        // one per device trace, and not one per hiccup
+constexpr size_t kEventsBeforeFast = 8;    // parsed opcode by opcode, so that the keys are in the memo
+constexpr size_t kWorthAThread = 4 << 20;  // bytes ahead
+constexpr size_t kEventsToTrust = 16;      // that must parse at a guessed place
+constexpr size_t kPiece = 1 << 20;         // bytes between two looks at the budget
+constexpr int kMostWorkerStarts = 8;       // one per device trace, and not one per hiccup
 
 }  // namespace
 
-// At a list just pushed: [MEMOIZE | BINPUT n] MARK (BINGET n | LONG_BINGET n)+ APPENDS. Such a run of references, once
-// met, is known by its bytes.
+// At a list just pushed: [MEMOIZE | BINPUT n] MARK (BINGET n | LONG_BINGET n)+ APPENDS. Such a run of
+// references, once met, is known by its bytes.
 bool Unpickler::TryReferenceRun() {
   const uint8_t* base = source_.bytes.data();
   const size_t size = source_.bytes.size();
@@ -45,7 +46,8 @@ bool Unpickler::TryReferenceRun() {
   at += static_cast<size_t>(put_size);
   if (base[at] != op::kMark) return false;
   const size_t begin = ++at;
-  while (at + 5 < size && (base[at] == op::kBinGet || base[at] == op::kLongBinGet)) at += base[at] == op::kBinGet ? 2 : 5;
+  while (at + 5 < size && (base[at] == op::kBinGet || base[at] == op::kLongBinGet))
+    at += base[at] == op::kBinGet ? 2 : 5;
   if (at >= size || base[at] != op::kAppends || at == begin) return false;
   StackId stack;
   if (!ReferenceStack(begin, at, &stack)) return false;
@@ -84,13 +86,15 @@ bool Unpickler::ReferenceStack(size_t begin, size_t end, StackId* stack) {
   return true;
 }
 
-// Whether the next dict is one more event of a trace: the values above the mark are events, or the list below it is.
+// Whether the next dict is one more event of a trace: the values above the mark are events, or the list below
+// it is.
 bool Unpickler::InsideTrace() const {
   if (protocol_ < 4 || marks_.empty() || pos_ < retry_events_at_) return false;
   const uint32_t mark = marks_.back();
   const size_t above = stack_.size() - mark;
   if (above >= kEventsBeforeFast) return stack_[stack_.size() - 1].kind == Value::kEvents;
-  return above == 0 && mark > 0 && stack_[mark - 1].kind == Value::kList && builder_.EndsInEvents(stack_[mark - 1]);
+  return above == 0 && mark > 0 && stack_[mark - 1].kind == Value::kList &&
+         builder_.EndsInEvents(stack_[mark - 1]);
 }
 
 // Takes over what `run` has parsed: events to the end of the list below the mark, entries to the memo.
@@ -125,7 +129,8 @@ void Unpickler::TryEvents() {
   if (mark == 0) return;
   Value& list = stack_[mark - 1];
   if (list.kind != Value::kEmptyList && list.kind != Value::kList) return;
-  // What was parsed so far goes to the list below the mark, so that the rest can follow in the order of the file.
+  // What was parsed so far goes to the list below the mark, so that the rest can follow in the order of the
+  // file.
   builder_.Append(list, {stack_.data() + mark, stack_.size() - mark});
   SyncMemo(list);
   stack_.resize(mark);
@@ -147,12 +152,13 @@ void Unpickler::TryEvents() {
   if (pos_ < source_.bytes.size() && source_.bytes[pos_] == op::kEmptyDict) retry_events_at_ = pos_ + 2;
 }
 
-// A place at or after `from` where an event seems to start: the bytes that start the next event, and a good number of
-// events that parse from there. 0 when there is none near.
+// A place at or after `from` where an event seems to start: the bytes that start the next event, and a good
+// number of events that parse from there. 0 when there is none near.
 size_t Unpickler::GuessEventStart(size_t from) const {
   const std::string_view all(reinterpret_cast<const char*>(source_.bytes.data()), source_.bytes.size());
   const std::string_view pattern = all.substr(pos_, 5);  // EMPTY_DICT MEMOIZE MARK BINGET action-key
-  if (pattern[1] != static_cast<char>(op::kMemoize) || pattern[2] != op::kMark || pattern[3] != op::kBinGet) return 0;
+  if (pattern[1] != static_cast<char>(op::kMemoize) || pattern[2] != op::kMark || pattern[3] != op::kBinGet)
+    return 0;
   const std::string_view near = all.substr(0, std::min(all.size(), from + kWorthAThread));
   for (int tries = 0; tries < 64; ++tries) {
     from = near.find(pattern, from);
@@ -165,11 +171,12 @@ size_t Unpickler::GuessEventStart(size_t from) const {
   return 0;
 }
 
-// Lets a thread parse events from each of some guessed places further on. What it found is used only when this thread
-// arrives exactly there, so a wrong guess costs time and nothing else.
+// Lets a thread parse events from each of some guessed places further on. What it found is used only when
+// this thread arrives exactly there, so a wrong guess costs time and nothing else.
 void Unpickler::StartWorkers() {
   const size_t left = source_.bytes.size() - pos_;
-  if (threads_ < 2 || left < kWorthAThread || !workers_.empty() || worker_starts_ >= kMostWorkerStarts) return;
+  if (threads_ < 2 || left < kWorthAThread || !workers_.empty() || worker_starts_ >= kMostWorkerStarts)
+    return;
   ++worker_starts_;
   for (unsigned i = 1; i < threads_; ++i) {
     const size_t guess = GuessEventStart(pos_ + left / threads_ * i);

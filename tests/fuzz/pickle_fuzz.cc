@@ -1,4 +1,5 @@
-// The reader of memory snapshots and everything that is made of what it read. Only lowtide::Error may come out.
+// The reader of memory snapshots and everything that is made of what it read. Only lowtide::Error may come
+// out.
 #include <cstddef>
 #include <cstdint>
 
