@@ -227,13 +227,13 @@ def _census():
 def _default_census():
     """The first request remembers what is alive, the second names what appeared since and stayed."""
     try:
-        from lowtide._census import census, write
+        from lowtide._census import census, first, write
     except ImportError:
         return []
 
     def take(number):
         if number == 1:
-            census.first(track.figures()["step"])
+            first(track.figures()["step"])
         else:
             census.second(track.figures()["step"])
             write(os.environ["LOWTIDE_RUN_DIR"])
