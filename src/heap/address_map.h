@@ -12,8 +12,9 @@
 
 namespace lowtide::heap {
 
-// Address -> node. A page of 64 KiB has one u32 for every 16 bytes, since that is how allocators align; pages hang on
-// a two-level directory. What is not so aligned, or lies outside the 47 bits of user space, goes into a hash table.
+// Address -> node. A page of 64 KiB has one u32 for every 16 bytes, since that is how allocators align; pages
+// hang on a two-level directory. What is not so aligned, or lies outside the 47 bits of user space, goes into
+// a hash table.
 class AddressMap {
  public:
   AddressMap() : top_(static_cast<Folder**>(std::calloc(kFolders, sizeof(Folder*)))) {

@@ -47,11 +47,13 @@ struct Predecessors {
   std::vector<uint32_t> from;
 };
 
-Predecessors Reverse(const ObjectGraph& graph, const std::vector<NodeId>& order, const std::vector<uint32_t>& number) {
+Predecessors Reverse(const ObjectGraph& graph, const std::vector<NodeId>& order,
+                     const std::vector<uint32_t>& number) {
   Predecessors back;
   back.first.assign(order.size() + 2, 0);
   for (NodeId node : order) {
-    for (uint64_t e = graph.first[node]; e < graph.first[node + 1]; ++e) ++back.first[number[graph.to[e]] + 1];
+    for (uint64_t e = graph.first[node]; e < graph.first[node + 1]; ++e)
+      ++back.first[number[graph.to[e]] + 1];
   }
   for (size_t i = 1; i < back.first.size(); ++i) back.first[i] += back.first[i - 1];
   back.from.resize(back.first.back());
@@ -71,7 +73,8 @@ class Forest {
     for (uint32_t v = 0; v < label_.size(); ++v) label_[v] = v;
   }
 
-  // The node of least semidominator on the way from v to the last linked node; nodes numbered above `linked` are in.
+  // The node of least semidominator on the way from v to the last linked node; nodes numbered above `linked`
+  // are in.
   uint32_t Eval(uint32_t v, uint32_t linked, const std::vector<uint32_t>& semi) {
     if (ancestor_[v] > linked) Compress(v, linked, semi);
     return label_[v];
@@ -125,8 +128,9 @@ DominatorTree Reach::Dominators() {
 }
 
 std::vector<NodeId> IslandEntries(const ObjectGraph& graph, const std::function<bool(NodeId)>& reached) {
-  // The last node to finish in a depth-first search of what is left cannot be reached from a group it does not
-  // reach itself (Kosaraju): taking nodes in reverse order of finishing gives one entry to each source group.
+  // The last node to finish in a depth-first search of what is left cannot be reached from a group it does
+  // not reach itself (Kosaraju): taking nodes in reverse order of finishing gives one entry to each source
+  // group.
   std::vector<NodeId> finished;
   std::vector<bool> seen(graph.size(), false);
   std::vector<std::pair<NodeId, uint64_t>> stack;

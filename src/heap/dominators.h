@@ -7,8 +7,8 @@
 
 namespace lowtide::heap {
 
-// Who must be let go so that a node dies. `idom[v]` is the one node through which every path from the roots to v
-// passes last; graph.size() stands for "the roots together", kNone for a node that no root reaches.
+// Who must be let go so that a node dies. `idom[v]` is the one node through which every path from the roots
+// to v passes last; graph.size() stands for "the roots together", kNone for a node that no root reaches.
 // `retained[v]` is what would be freed with v: its own bytes and those of all that it dominates.
 struct DominatorTree {
   std::vector<NodeId> idom;
@@ -18,8 +18,8 @@ struct DominatorTree {
   NodeId root() const { return static_cast<NodeId>(idom.size()); }
 };
 
-// Depth-first numbering of what the roots reach; roots can be added while it stands, which is how nodes that only
-// a weak edge, C code or nothing at all reaches are told apart from the others.
+// Depth-first numbering of what the roots reach; roots can be added while it stands, which is how nodes that
+// only a weak edge, C code or nothing at all reaches are told apart from the others.
 class Reach {
  public:
   explicit Reach(const ObjectGraph& graph);
@@ -28,7 +28,8 @@ class Reach {
   bool Reached(NodeId node) const { return number_[node] != 0; }
   size_t Count() const { return order_.size(); }
 
-  // Semi-NCA (Georgiadis: "Linear-Time Algorithms for Dominators and Related Problems", 2005). Ends this object.
+  // Semi-NCA (Georgiadis: "Linear-Time Algorithms for Dominators and Related Problems", 2005). Ends this
+  // object.
   DominatorTree Dominators();
 
  private:
@@ -42,11 +43,12 @@ class Reach {
   std::vector<std::pair<NodeId, uint64_t>> stack_;
 };
 
-// One node of each group of unreached nodes from which the rest of them can be reached, so that together they reach
-// all; nodes of one group reach each other.
+// One node of each group of unreached nodes from which the rest of them can be reached, so that together they
+// reach all; nodes of one group reach each other.
 std::vector<NodeId> IslandEntries(const ObjectGraph& graph, const std::function<bool(NodeId)>& reached);
 
-// Reaches from graph.roots in their order, then from `islands` of what is left, which are appended to graph.roots.
+// Reaches from graph.roots in their order, then from `islands` of what is left, which are appended to
+// graph.roots.
 DominatorTree BuildDominators(const ObjectGraph& graph);
 
 }  // namespace lowtide::heap

@@ -33,8 +33,9 @@ std::vector<bool> ReachWithout(const ObjectGraph& graph, NodeId without) {
   return seen;
 }
 
-// The definition itself: u dominates v when v is reached, but not without u; the immediate one is the dominator that
-// all other dominators of v dominate. Retained bytes: what is no longer reached once v is gone.
+// The definition itself: u dominates v when v is reached, but not without u; the immediate one is the
+// dominator that all other dominators of v dominate. Retained bytes: what is no longer reached once v is
+// gone.
 void ExpectDominatorsByDeletion(const ObjectGraph& graph) {
   const NodeId n = graph.size();
   const DominatorTree tree = BuildDominators(graph);

@@ -36,7 +36,7 @@ struct Root {
   NodeId node = kNone;
   RootKind kind = RootKind::kFrame;
   uint32_t detail = 0;  // free for the builder: index of the frame, of the module ...
-  uint32_t late = 0;    // so many steps longer does a path from here count: names that tell less to the reader
+  uint32_t late = 0;  // so many steps longer does a path from here count: names that tell less to the reader
 };
 
 // Objects and who refers to whom, in compressed rows. Node ids are dense; edges of node v are

@@ -44,7 +44,8 @@ bool SameDominator(const Mark& before, NodeId old, const Mark& after, NodeId now
 }
 
 Match MatchNodes(const Mark& before, const Mark& after) {
-  Match match{std::vector<NodeId>(after.graph->size(), kNone), std::vector<NodeId>(before.graph->size(), kNone)};
+  Match match{std::vector<NodeId>(after.graph->size(), kNone),
+              std::vector<NodeId>(before.graph->size(), kNone)};
   for (NodeId v : after.tree->order) {
     const NodeId old = before.map->Find((*after.address)[v]);
     if (old == kNone || (*before.address)[old] != (*after.address)[v]) continue;
@@ -76,7 +77,8 @@ struct Ledger {
   std::vector<std::pair<NodeId, uint64_t>> entered, left;  // node, place
 };
 
-// The nearest ancestor on the shortest path that is in both marks, and the slot of it through which the path goes.
+// The nearest ancestor on the shortest path that is in both marks, and the slot of it through which the path
+// goes.
 Place PlaceOf(const Mark& mark, const std::vector<NodeId>& partner, NodeId node) {
   NodeId at = node;
   while (true) {
@@ -189,9 +191,12 @@ std::vector<Amount> Amounts(const Mark& mark, const std::vector<NodeId>& nodes) 
     const int64_t bytes = static_cast<int64_t>(mark.graph->bytes[v]);
     const Kind kind = mark.graph->kind[v];
     const int16_t device = kind == Kind::kStorage ? (*mark.device)[v] : int16_t{-1};
-    if (kind != Kind::kStorage) amount.host += bytes;
-    else if (device < 0) amount.cpu += bytes;
-    else amount.device[static_cast<size_t>(device) % amount.device.size()] += bytes;
+    if (kind != Kind::kStorage)
+      amount.host += bytes;
+    else if (device < 0)
+      amount.cpu += bytes;
+    else
+      amount.device[static_cast<size_t>(device) % amount.device.size()] += bytes;
     amount.tensors += kind == Kind::kTensor;
     amount.autograd += kind == Kind::kAutograd;
     if (device == -2) amount.shared += bytes;

@@ -19,7 +19,8 @@ struct Mark {
   const std::vector<uint64_t>* address = nullptr;  // what a node was in memory
   const AddressMap* map = nullptr;                 // and the reverse
   const std::vector<uint32_t>* type = nullptr;     // equal numbers: the same type, in both marks
-  const std::vector<int16_t>* device = nullptr;    // of kStorage nodes: -1 host, -2 shared memory, otherwise the accelerator's index
+  const std::vector<int16_t>* device =
+      nullptr;  // of kStorage nodes: -1 host, -2 shared memory, otherwise the accelerator's index
 };
 
 // Bytes by where they live, and how many of what.
@@ -37,8 +38,9 @@ struct Amount {
 
 // What entered, less what left, between two marks at one place: a slot of a persistent node.
 struct Growth {
-  NodeId holder = kNone;  // the persistent node, in the later mark; kNone: what entered hangs on a root itself
-  uint32_t slots = 0;     // how many of its slots grew
+  NodeId holder =
+      kNone;           // the persistent node, in the later mark; kNone: what entered hangs on a root itself
+  uint32_t slots = 0;  // how many of its slots grew
   NodeId sample = kNone;  // the largest of what entered; kNone when the holder itself swelled
   int64_t members = 0;    // how many entered, less how many left
   int64_t bytes = 0;
@@ -47,8 +49,8 @@ struct Growth {
 };
 
 // Everything that entered between the marks, by the place where it entered; largest growth first, at least
-// `least_bytes` each. A node counts as the same in both marks when its address, its type and its dominator are:
-// memory that was freed and used anew for something else counts as one that left and one that entered.
+// `least_bytes` each. A node counts as the same in both marks when its address, its type and its dominator
+// are: memory that was freed and used anew for something else counts as one that left and one that entered.
 //  - containers (lists, dicts) are one place; of any other node each slot is a place of its own;
 //  - a slot that holds another object than before counts with the difference.
 std::vector<Growth> CompareMarks(const Mark& before, const Mark& after, int64_t least_bytes);

@@ -58,7 +58,8 @@ TEST(CompareMarks, AVariableThatIsReplacedCountsWithTheDifference) {
     w->Add(kModule, {head, 0}, Kind::kNamespace);
     w->Add(head, {kItems}, Kind::kTensor, 10);
     for (uint64_t i = 0; i < links; ++i) {
-      w->Add(kItems + 16 * i, i + 1 < links ? std::vector<uint64_t>{kItems + 16 * (i + 1)} : std::vector<uint64_t>{},
+      w->Add(kItems + 16 * i,
+             i + 1 < links ? std::vector<uint64_t>{kItems + 16 * (i + 1)} : std::vector<uint64_t>{},
              Kind::kAutograd, 500);
     }
     return w->Finish({kModule});

@@ -11,7 +11,8 @@
 namespace lowtide::heap {
 
 // Graphs for tests, from adjacency lists; every node weighs one byte unless said otherwise.
-inline ObjectGraph MakeGraph(const std::vector<std::vector<NodeId>>& targets, const std::vector<NodeId>& roots) {
+inline ObjectGraph MakeGraph(const std::vector<std::vector<NodeId>>& targets,
+                             const std::vector<NodeId>& roots) {
   ObjectGraph graph;
   for (const auto& row : targets) {
     uint16_t slot = 0;
@@ -31,10 +32,12 @@ inline ObjectGraph MakeGraph(const std::vector<std::vector<NodeId>>& targets, co
   return graph;
 }
 
-// A process seen at one moment: objects by address, what they refer to, and all that is worked out about them.
+// A process seen at one moment: objects by address, what they refer to, and all that is worked out about
+// them.
 class World {
  public:
-  // Objects are added by address; `held` are the addresses it refers to, in the order of its slots (0: empty slot).
+  // Objects are added by address; `held` are the addresses it refers to, in the order of its slots (0: empty
+  // slot).
   void Add(uint64_t address, std::vector<uint64_t> held, Kind kind = Kind::kObject, uint64_t bytes = 1,
            uint32_t type = 0) {
     addresses_.push_back(address);

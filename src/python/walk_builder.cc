@@ -24,7 +24,8 @@ bool IsLibrary(PyObject* module) {
 }  // namespace
 
 void Builder::Run() {
-  if (!scoped_) LtVisitGcObjects([](PyObject* o, void* self) { static_cast<Builder*>(self)->Adopt(o); }, this);
+  if (!scoped_)
+    LtVisitGcObjects([](PyObject* o, void* self) { static_cast<Builder*>(self)->Adopt(o); }, this);
   c_.gc_objects = c_.address.size();
   Reserve(c_.gc_objects + c_.gc_objects / 4 + 4096);
   AddRoots();
@@ -90,7 +91,8 @@ void Builder::AddRoots() {
       [](PyObject* o, void* self) {
         Builder* b = static_cast<Builder*>(self);
         const TypeInfo& info = b->types_.Of(Py_TYPE(o));
-        if (IsCollected(o, info)) b->c_.graph.roots.push_back({b->Adopt(o, info), heap::RootKind::kThread, 0, 6});
+        if (IsCollected(o, info))
+          b->c_.graph.roots.push_back({b->Adopt(o, info), heap::RootKind::kThread, 0, 6});
       },
       this);
   c_.graph.roots.push_back({Adopt(modules), heap::RootKind::kThread, 0, 6});
@@ -149,9 +151,15 @@ void Builder::Expand(NodeId node) {
   current_ = node;
   ordinal_ = 0;
   switch (c_.origin[node]) {
-    case Origin::kFrame: ExpandFrame(node); break;
-    case Origin::kNative: ExpandNative(node, c_.address[node]); break;
-    case Origin::kPython: ExpandObject(node); break;
+    case Origin::kFrame:
+      ExpandFrame(node);
+      break;
+    case Origin::kNative:
+      ExpandNative(node, c_.address[node]);
+      break;
+    case Origin::kPython:
+      ExpandObject(node);
+      break;
   }
   c_.graph.first.push_back(c_.graph.to.size());
 }
@@ -166,8 +174,10 @@ void Builder::ExpandFrame(NodeId node) {
   std::fill(std::begin(weak_), std::end(weak_), nullptr);
   const Pending& pending = pending_frames_[frame_of_node_[node]];
   for (PyObject* held : pending.slots) {
-    if (held) VisitChild(held);
-    else ++ordinal_;
+    if (held)
+      VisitChild(held);
+    else
+      ++ordinal_;
   }
   for (PyObject* held : pending.others) VisitChild(held);
 }
@@ -181,8 +191,10 @@ void Builder::VisitChild(PyObject* child) {
   const uint16_t slot = static_cast<uint16_t>(std::min<uint32_t>(ordinal_++, kSlotNative - 1));
   const NodeId known = c_.map.Find(reinterpret_cast<uint64_t>(child));
   if (known != heap::kNone) {
-    if (IsWeak(child)) NoteWeak(known);
-    else AddEdge(known, slot);
+    if (IsWeak(child))
+      NoteWeak(known);
+    else
+      AddEdge(known, slot);
     return;
   }
   const TypeInfo& info = types_.Of(Py_TYPE(child));
@@ -196,12 +208,14 @@ void Builder::VisitChild(PyObject* child) {
   const auto count = Py_REFCNT(child);
   if (count != 1 && info.special == Special::kLong) return;
   const uint64_t bytes = OwnBytes(child, info);
-  if (count == 1) c_.graph.bytes[current_] += bytes;
-  else if (bytes >= kLargeLeaf) AddEdge(Adopt(child, info), slot);
+  if (count == 1)
+    c_.graph.bytes[current_] += bytes;
+  else if (bytes >= kLargeLeaf)
+    AddEdge(Adopt(child, info), slot);
 }
 
-// Edges that keep their target alive but say nothing about who holds it: an instance its class, a function the globals
-// of its module, a class its bases, a module object the dict that is a root itself.
+// Edges that keep their target alive but say nothing about who holds it: an instance its class, a function
+// the globals of its module, a class its bases, a module object the dict that is a root itself.
 bool Builder::IsWeak(PyObject* child) const {
   return child == weak_[0] || child == weak_[1] || child == weak_[2] || child == weak_[3];
 }
@@ -226,9 +240,14 @@ void Builder::SetWeak(PyObject* object, const TypeInfo& info) {
       weak_[2] = reinterpret_cast<PyObject*>(reinterpret_cast<PyTypeObject*>(object)->tp_base);
       weak_[3] = reinterpret_cast<PyTypeObject*>(object)->tp_bases;
       break;
-    case Special::kFrame: SetWeakOfFrame(object); break;
-    case Special::kModule: weak_[1] = PyModule_GetDict(object); break;
-    default: break;
+    case Special::kFrame:
+      SetWeakOfFrame(object);
+      break;
+    case Special::kModule:
+      weak_[1] = PyModule_GetDict(object);
+      break;
+    default:
+      break;
   }
 }
 
@@ -245,14 +264,19 @@ void Builder::ExpandObject(NodeId node) {
     info.type->tp_traverse(object, VisitTrampoline, this);
   }
   switch (info.special) {
-    case Special::kArray: ExpandArray(object); break;
-    case Special::kContext: ExpandContext(object); break;
+    case Special::kArray:
+      ExpandArray(object);
+      break;
+    case Special::kContext:
+      ExpandContext(object);
+      break;
     case Special::kTensor:
     case Special::kStorage:
     case Special::kGraphNode:
       if (const uint64_t native = NativeOf(object, info.special)) ExpandNative(node, native);
       break;
-    default: break;
+    default:
+      break;
   }
 }
 

@@ -1,17 +1,20 @@
 #pragma once
 
-#include "python/walk_graph.h"
-
 #include <unordered_map>
 #include <vector>
 
+#include "python/walk_graph.h"
 #include "python/walk_types.h"
 
 namespace lowtide::walk {
 
 // The word at an offset into a live object.
-inline uint64_t WordAt(uint64_t base, size_t offset) { return *reinterpret_cast<const uint64_t*>(base + offset); }
-inline uint64_t WordAt(PyObject* base, size_t offset) { return WordAt(reinterpret_cast<uint64_t>(base), offset); }
+inline uint64_t WordAt(uint64_t base, size_t offset) {
+  return *reinterpret_cast<const uint64_t*>(base + offset);
+}
+inline uint64_t WordAt(PyObject* base, size_t offset) {
+  return WordAt(reinterpret_cast<uint64_t>(base), offset);
+}
 
 // The C++ object that a Python object of PyTorch's stands for; 0: none.
 uint64_t NativeOf(PyObject* object, TypeInfo::Special special);
@@ -23,7 +26,8 @@ class Builder {
 
   void Run();
 
-  // Candidates for roots, in case nothing else reaches them: words of evaluation stacks, and targets of weak edges.
+  // Candidates for roots, in case nothing else reaches them: words of evaluation stacks, and targets of weak
+  // edges.
   struct StackWord {
     NodeId node;
     uint32_t frame;

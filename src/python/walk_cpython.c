@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "internal/pycore_interp.h"
 #include "internal/pycore_gc.h"
+#include "internal/pycore_interp.h"
 #include "internal/pycore_object.h"
 #if PY_VERSION_HEX < 0x030B0000
 #include <frameobject.h>
@@ -39,7 +39,8 @@ const char* LtUnsupported(void) {
 
 static void VisitList(PyGC_Head* head, LtObjectVisitor visit, void* context) {
   PyGC_Head* gc = (PyGC_Head*)(head->_gc_next & ~(uintptr_t)3);
-  for (; gc && gc != head; gc = (PyGC_Head*)(gc->_gc_next & ~(uintptr_t)3)) visit((PyObject*)(gc + 1), context);
+  for (; gc && gc != head; gc = (PyGC_Head*)(gc->_gc_next & ~(uintptr_t)3))
+    visit((PyObject*)(gc + 1), context);
 }
 
 void LtVisitGcObjects(LtObjectVisitor visit, void* context) {
@@ -60,7 +61,8 @@ int LtSlotCount(PyCodeObject* code) {
 #if PY_VERSION_HEX >= 0x030B0000
   return code->co_nlocalsplus;
 #else
-  return code->co_nlocals + (int)PyTuple_GET_SIZE(code->co_cellvars) + (int)PyTuple_GET_SIZE(code->co_freevars);
+  return code->co_nlocals + (int)PyTuple_GET_SIZE(code->co_cellvars) +
+         (int)PyTuple_GET_SIZE(code->co_freevars);
 #endif
 }
 
@@ -82,8 +84,18 @@ PyObject* LtSlotName(PyCodeObject* code, int index) {
 static void VisitThreadFrames(PyThreadState* thread, LtFrameVisitor visit, void* context) {
   int depth = 0;
   for (PyFrameObject* f = thread->frame; f; f = f->f_back, ++depth) {
-    LtFrame frame = {f, thread, depth, f->f_code, NULL, (PyObject*)f, f->f_locals, f->f_localsplus,
-                     LtSlotCount(f->f_code), f->f_valuestack, f->f_code->co_stacksize, 0};
+    LtFrame frame = {f,
+                     thread,
+                     depth,
+                     f->f_code,
+                     NULL,
+                     (PyObject*)f,
+                     f->f_locals,
+                     f->f_localsplus,
+                     LtSlotCount(f->f_code),
+                     f->f_valuestack,
+                     f->f_code->co_stacksize,
+                     0};
     frame.line = PyFrame_GetLineNumber(f);
     visit(&frame, context);
   }
@@ -129,10 +141,21 @@ static int LineOf(_PyInterpreterFrame* f, PyCodeObject* code) {
   return at < 0 ? code->co_firstlineno : PyCode_Addr2Line(code, (int)at);
 }
 
-static void VisitFrame(_PyInterpreterFrame* f, PyThreadState* thread, int depth, LtFrameVisitor visit, void* context) {
+static void VisitFrame(_PyInterpreterFrame* f, PyThreadState* thread, int depth, LtFrameVisitor visit,
+                       void* context) {
   PyCodeObject* code = LT_CODE(f);
-  LtFrame frame = {f, thread, depth, code, LT_FUNCTION(f), (PyObject*)f->frame_obj, f->f_locals, NULL,
-                   code->co_nlocalsplus, NULL, code->co_stacksize, LineOf(f, code)};
+  LtFrame frame = {f,
+                   thread,
+                   depth,
+                   code,
+                   LT_FUNCTION(f),
+                   (PyObject*)f->frame_obj,
+                   f->f_locals,
+                   NULL,
+                   code->co_nlocalsplus,
+                   NULL,
+                   code->co_stacksize,
+                   LineOf(f, code)};
 #if PY_VERSION_HEX >= 0x030E0000
   // Tagged references: hand out plain pointers.
   const int total = code->co_nlocalsplus + code->co_stacksize;
@@ -172,11 +195,16 @@ void LtVisitThreadObjects(LtObjectVisitor visit, void* context) {
   PyInterpreterState* interp = PyInterpreterState_Get();
   for (PyThreadState* t = PyInterpreterState_ThreadHead(interp); t; t = PyThreadState_Next(t)) {
     PyObject* objects[] = {
-        t->dict, t->context, t->async_exc, t->async_gen_firstiter, t->async_gen_finalizer,
+      t->dict,
+      t->context,
+      t->async_exc,
+      t->async_gen_firstiter,
+      t->async_gen_finalizer,
 #if PY_VERSION_HEX >= 0x030C0000
-        t->current_exception,
+      t->current_exception,
 #else
-        t->curexc_value, t->curexc_traceback,
+      t->curexc_value,
+      t->curexc_traceback,
 #endif
     };
     for (size_t i = 0; i < sizeof objects / sizeof *objects; ++i) {

@@ -4,16 +4,15 @@
 
 #include <Python.h>
 #include <frameobject.h>
-
 #include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-// One running Python function. `slots` are its local variables, cells and free variables (borrowed, may be NULL),
-// named by `code`; `stack` are words of its evaluation stack, which may be stale: they are no objects unless the
-// caller knows so from elsewhere.
+// One running Python function. `slots` are its local variables, cells and free variables (borrowed, may be
+// NULL), named by `code`; `stack` are words of its evaluation stack, which may be stale: they are no objects
+// unless the caller knows so from elsewhere.
 typedef struct {
   void* address;
   PyThreadState* thread;
@@ -41,7 +40,8 @@ void LtVisitGcObjects(LtObjectVisitor visit, void* context);
 // Every Python function that runs, in all threads; generators that run now included.
 void LtVisitFrames(LtFrameVisitor visit, void* context);
 
-// What the interpreter keeps for each thread: its dict (thread locals), its context (ContextVars), exceptions.
+// What the interpreter keeps for each thread: its dict (thread locals), its context (ContextVars),
+// exceptions.
 void LtVisitThreadObjects(LtObjectVisitor visit, void* context);
 
 // Name of the attribute of `holder` that holds `value` without there being a dict; borrowed; NULL: none does.
@@ -57,7 +57,8 @@ PyCodeObject* LtSuspendedLocal(PyObject* holder, PyObject* value, PyObject** nam
 PyObject* LtSlotName(PyCodeObject* code, int index);
 int LtSlotCount(PyCodeObject* code);
 
-// What a frame object refers to beside its variables: its caller, globals and builtins; borrowed, may be NULL.
+// What a frame object refers to beside its variables: its caller, globals and builtins; borrowed, may be
+// NULL.
 void LtFrameWeak(PyFrameObject* frame, PyObject* weak[3]);
 
 // Bytes of a dict's tables.

@@ -33,13 +33,15 @@ uint32_t TypeNumber(const void* type) {
   return at->second;
 }
 
-const void* TypeOfNumber(uint32_t number) { return number < Numbered().size() ? Numbered()[number] : nullptr; }
+const void* TypeOfNumber(uint32_t number) {
+  return number < Numbered().size() ? Numbered()[number] : nullptr;
+}
 
 uint64_t Census::MemoryBytes() const {
-  return graph.first.capacity() * 8 + graph.to.capacity() * 4 + graph.slot.capacity() * 2 + graph.bytes.capacity() * 8 +
-         graph.kind.capacity() + address.capacity() * 8 + type.capacity() * 4 + origin.capacity() +
-         device.capacity() * 2 + tree.idom.capacity() * 4 + tree.retained.capacity() * 8 + tree.order.capacity() * 4 +
-         map.bytes();
+  return graph.first.capacity() * 8 + graph.to.capacity() * 4 + graph.slot.capacity() * 2 +
+         graph.bytes.capacity() * 8 + graph.kind.capacity() + address.capacity() * 8 + type.capacity() * 4 +
+         origin.capacity() + device.capacity() * 2 + tree.idom.capacity() * 4 + tree.retained.capacity() * 8 +
+         tree.order.capacity() * 4 + map.bytes();
 }
 
 uint64_t NativeAddress(const Census& census, NodeId node) {
@@ -47,12 +49,16 @@ uint64_t NativeAddress(const Census& census, NodeId node) {
   if (census.origin[node] != Origin::kPython) return 0;
   PyObject* object = census.object(node);
   switch (census.graph.kind[node]) {
-    case Kind::kTensor: return NativeOf(object, TypeInfo::Special::kTensor);
-    case Kind::kStorage: return NativeOf(object, TypeInfo::Special::kStorage);
+    case Kind::kTensor:
+      return NativeOf(object, TypeInfo::Special::kTensor);
+    case Kind::kStorage:
+      return NativeOf(object, TypeInfo::Special::kStorage);
     case Kind::kAutograd:
       return Py_TYPE(object)->tp_traverse == g_layout.graph_traverse
-                 ? NativeOf(object, TypeInfo::Special::kGraphNode) : 0;
-    default: return 0;
+                 ? NativeOf(object, TypeInfo::Special::kGraphNode)
+                 : 0;
+    default:
+      return 0;
   }
 }
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include "python/walk_cpython.h"
-
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,6 +7,7 @@
 #include "heap/address_map.h"
 #include "heap/dominators.h"
 #include "heap/graph.h"
+#include "python/walk_cpython.h"
 #include "python/walk_native.h"
 
 namespace lowtide::walk {
@@ -22,12 +21,12 @@ enum NativeSlot : uint16_t {
   kSlotStorage = kSlotNative,
   kSlotGrad,
   kSlotGradFn,
-  kSlotBase,       // the tensor that a view looks into
-  kSlotSaved,      // a tensor that a graph node keeps for backward
-  kSlotNext,       // graph node -> the graph node of its input
-  kSlotVariable,   // AccumulateGrad -> the leaf
+  kSlotBase,      // the tensor that a view looks into
+  kSlotSaved,     // a tensor that a graph node keeps for backward
+  kSlotNext,      // graph node -> the graph node of its input
+  kSlotVariable,  // AccumulateGrad -> the leaf
   kSlotHook,
-  kSlotContext,    // graph node -> the ctx of a custom Function
+  kSlotContext,  // graph node -> the ctx of a custom Function
   kSlotOther,
 };
 
@@ -43,16 +42,16 @@ struct TorchLayout {
   PyTypeObject* storage_type = nullptr;
   PyTypeObject* function_type = nullptr;  // base of the ctx objects of custom Functions
   traverseproc graph_traverse = nullptr;  // of the Python objects that stand for graph nodes
-  size_t tensor_impl = 0;   // in the Python tensor
-  size_t storage_impl = 0;  // in the Python storage
-  size_t graph_node = 0;    // in the Python object of a graph node
+  size_t tensor_impl = 0;                 // in the Python tensor
+  size_t storage_impl = 0;                // in the Python storage
+  size_t graph_node = 0;                  // in the Python object of a graph node
   size_t storage_bytes = 0;
   size_t next_edges = 0, edge_stride = 0;
   size_t impl_storage = 0, impl_meta = 0;  // in TensorImpl
   size_t impl_bytes = 0;                   // of a plain TensorImpl
   size_t meta_grad = 0, meta_grad_fn = 0, meta_base = 0;
-  size_t node_bytes = 0;  // of the part that all graph nodes have
-  size_t saved_flags = 0;  // in SavedVariable
+  size_t node_bytes = 0;                       // of the part that all graph nodes have
+  size_t saved_flags = 0;                      // in SavedVariable
   std::vector<size_t> meta_hooks, node_hooks;  // vectors of hooks
   size_t meta_post_hook = 0;
   bool counted_nodes = false;  // graph nodes keep their count of owners as tensors do (PyTorch 2.13 on)
@@ -70,11 +69,12 @@ struct Census {
   heap::DominatorTree tree;
   heap::AddressMap map;
   std::vector<uint64_t> address;
-  std::vector<uint32_t> type;     // number of a Python type, code object or native class; the same in all censuses
+  std::vector<uint32_t>
+      type;  // number of a Python type, code object or native class; the same in all censuses
   std::vector<Origin> origin;
-  std::vector<int16_t> device;    // of storages; one entry for each node, -1 for the host
-  std::vector<FrameInfo> frames;  // Root::detail of kFrame and kStack roots
-  std::vector<std::string> modules;      // Root::detail of kModule roots
+  std::vector<int16_t> device;       // of storages; one entry for each node, -1 for the host
+  std::vector<FrameInfo> frames;     // Root::detail of kFrame and kStack roots
+  std::vector<std::string> modules;  // Root::detail of kModule roots
   double build_seconds = 0, dominator_seconds = 0;
   size_t gc_objects = 0;
 
@@ -89,12 +89,13 @@ const void* TypeOfNumber(uint32_t number);
 extern TorchLayout g_layout;
 NativeReader& Reader();
 
-// Walks the process and finds dominators. Needs the GIL; makes no Python object that the collector tracks, changes no
-// reference count, and must be called with the collector off. `scoped`: only what
-// running functions and the user's own modules reach, which is a small part of a process that has imported PyTorch.
+// Walks the process and finds dominators. Needs the GIL; makes no Python object that the collector tracks,
+// changes no reference count, and must be called with the collector off. `scoped`: only what running
+// functions and the user's own modules reach, which is a small part of a process that has imported PyTorch.
 void BuildCensus(Census* census, bool scoped);
 
-// Of the nodes that nothing reaches so far, those with more references than the walk found: C or C++ code holds them.
+// Of the nodes that nothing reaches so far, those with more references than the walk found: C or C++ code
+// holds them.
 std::vector<NodeId> ForeignHeld(const Census& census, const heap::Reach& reach);
 
 // The C++ object behind a node, 0 when it is Python's alone.

@@ -16,8 +16,8 @@ std::string Utf8(PyObject* text) {
 
 // repr of a key of a plain type; of any other (whose repr would be the user's code) its type's name.
 std::string KeyText(PyObject* key) {
-  if (PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyFloat_CheckExact(key) || PyBytes_CheckExact(key) ||
-      PyBool_Check(key) || key == Py_None) {
+  if (PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyFloat_CheckExact(key) ||
+      PyBytes_CheckExact(key) || PyBool_Check(key) || key == Py_None) {
     PyObject* repr = PyObject_Repr(key);
     std::string text = Utf8(repr);
     Py_XDECREF(repr);
@@ -54,16 +54,36 @@ Label NativeLabel(uint16_t slot) {
   Label label;
   label.op = "via";
   switch (slot) {
-    case kSlotStorage: label.text = "storage"; break;
-    case kSlotGrad: label.op = "attr", label.text = "grad"; break;
-    case kSlotGradFn: label.text = "grad_fn"; break;
-    case kSlotBase: label.op = "attr", label.text = "_base"; break;
-    case kSlotSaved: label.text = "saved"; break;
-    case kSlotNext: label.text = "next"; break;
-    case kSlotVariable: label.text = "variable"; break;
-    case kSlotHook: label.text = "hook"; break;
-    case kSlotContext: label.text = "ctx"; break;
-    default: label.text = "inner"; break;
+    case kSlotStorage:
+      label.text = "storage";
+      break;
+    case kSlotGrad:
+      label.op = "attr", label.text = "grad";
+      break;
+    case kSlotGradFn:
+      label.text = "grad_fn";
+      break;
+    case kSlotBase:
+      label.op = "attr", label.text = "_base";
+      break;
+    case kSlotSaved:
+      label.text = "saved";
+      break;
+    case kSlotNext:
+      label.text = "next";
+      break;
+    case kSlotVariable:
+      label.text = "variable";
+      break;
+    case kSlotHook:
+      label.text = "hook";
+      break;
+    case kSlotContext:
+      label.text = "ctx";
+      break;
+    default:
+      label.text = "inner";
+      break;
   }
   return label;
 }
@@ -75,12 +95,14 @@ Label Plain(const char* op, std::string text = {}) {
   return label;
 }
 
-Label DictLabel(const Census& census, NodeId parent_of_dict, PyObject* dict, PyObject* child, bool is_namespace) {
+Label DictLabel(const Census& census, NodeId parent_of_dict, PyObject* dict, PyObject* child,
+                bool is_namespace) {
   PyObject* owner = parent_of_dict != heap::kNone && census.origin[parent_of_dict] == Origin::kPython
                         ? census.object(parent_of_dict)
                         : nullptr;
   const bool of_instance = owner && LtInstanceDict(owner) == dict;
-  const bool of_class = owner && PyType_Check(owner) && reinterpret_cast<PyTypeObject*>(owner)->tp_dict == dict;
+  const bool of_class =
+      owner && PyType_Check(owner) && reinterpret_cast<PyTypeObject*>(owner)->tp_dict == dict;
   PyObject *key, *value;
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);) {
     if (value != child && key != child) continue;
@@ -146,7 +168,8 @@ Label TupleLabel(PyObject* owner, PyObject* tuple, PyObject* child) {
     if (PyTuple_GET_ITEM(tuple, i) != child) continue;
     Label label;
     if (FunctionTupleLabel(owner, tuple, i, &label)) return label;
-    PyObject* fields = Py_TYPE(tuple)->tp_dict ? PyDict_GetItemString(Py_TYPE(tuple)->tp_dict, "_fields") : nullptr;
+    PyObject* fields =
+        Py_TYPE(tuple)->tp_dict ? PyDict_GetItemString(Py_TYPE(tuple)->tp_dict, "_fields") : nullptr;
     if (fields && PyTuple_Check(fields) && i < PyTuple_GET_SIZE(fields)) {
       return Plain("attr", Utf8(PyTuple_GET_ITEM(fields, i)));
     }
@@ -169,10 +192,11 @@ const char* HiddenName(PyObject* parent) {
   const struct {
     const char *type, *holds;
   } known[] = {
-      {"itertools.cycle", "saved"},        {"itertools._tee", "saved"},  {"itertools._tee_dataobject", "saved"},
-      {"functools._lru_cache_wrapper", "cache"}, {"functools._lru_list_elem", "cache"},
-      {"_thread._local", "thread attributes"},   {"contextvars.Context", "context"},
-      {"hamt", "context"},                 {"hamt_bitmap_node", "context"}, {"hamt_array_node", "context"},
+      {"itertools.cycle", "saved"},           {"itertools._tee", "saved"},
+      {"itertools._tee_dataobject", "saved"}, {"functools._lru_cache_wrapper", "cache"},
+      {"functools._lru_list_elem", "cache"},  {"_thread._local", "thread attributes"},
+      {"contextvars.Context", "context"},     {"hamt", "context"},
+      {"hamt_bitmap_node", "context"},        {"hamt_array_node", "context"},
   };
   for (const auto& entry : known) {
     if (std::strcmp(type, entry.type) == 0) return entry.holds;
@@ -190,7 +214,8 @@ Label ObjectLabel(PyObject* parent, PyObject* child) {
   if (LtInstanceDict(parent) == child) return Plain("hop", "dict");
   if (PyFunction_Check(parent)) return FunctionLabel(reinterpret_cast<PyFunctionObject*>(parent), child);
   if (PyCell_Check(parent)) return Plain("hop", "cell");
-  if (PyType_Check(parent) && reinterpret_cast<PyTypeObject*>(parent)->tp_dict == child) return Plain("hop", "dict");
+  if (PyType_Check(parent) && reinterpret_cast<PyTypeObject*>(parent)->tp_dict == child)
+    return Plain("hop", "dict");
   if (PyModule_Check(parent) && PyModule_GetDict(parent) == child) return Plain("hop", "dict");
   if (PyExceptionInstance_Check(parent)) {
     return ExceptionLabel(reinterpret_cast<PyBaseExceptionObject*>(parent), child);
@@ -215,9 +240,12 @@ Label ObjectLabel(PyObject* parent, PyObject* child) {
 
 std::string TypeText(const Census& census, NodeId node) {
   switch (census.origin[node]) {
-    case Origin::kFrame: return "frame";
-    case Origin::kPython: return QualifiedName(Py_TYPE(census.object(node)));
-    case Origin::kNative: break;
+    case Origin::kFrame:
+      return "frame";
+    case Origin::kPython:
+      return QualifiedName(Py_TYPE(census.object(node)));
+    case Origin::kNative:
+      break;
   }
   const uint64_t vtable = reinterpret_cast<uint64_t>(TypeOfNumber(census.type[node]));
   std::string name = Reader().TypeOf(vtable).name;
@@ -244,7 +272,8 @@ Label ContainerLabel(const Census& census, const std::vector<NodeId>& nodes, siz
   PyObject* parent = census.object(nodes[i]);
   PyObject* child = census.object(nodes[i + 1]);
   const NodeId owner = i ? nodes[i - 1] : heap::kNone;
-  PyObject* owner_object = owner != heap::kNone && census.origin[owner] == Origin::kPython ? census.object(owner) : nullptr;
+  PyObject* owner_object =
+      owner != heap::kNone && census.origin[owner] == Origin::kPython ? census.object(owner) : nullptr;
   if (PyDict_Check(parent) && LtInstanceDict(parent) != child) {
     const bool is_namespace = census.graph.kind[nodes[i]] == Kind::kNamespace;
     return DictLabel(census, owner, parent, child, is_namespace);
@@ -266,9 +295,12 @@ Label Describe(const Census& census, const std::vector<NodeId>& nodes, size_t i,
   const uint16_t slot = census.graph.slot[edge];
   const NodeId parent = nodes[i], child = nodes[i + 1];
   Label label;
-  if (census.origin[parent] == Origin::kFrame) label = FrameLabel(census, parent, slot);
-  else if (IsNativeSlot(slot) || census.origin[parent] == Origin::kNative) label = NativeLabel(slot);
-  else label = ContainerLabel(census, nodes, i);
+  if (census.origin[parent] == Origin::kFrame)
+    label = FrameLabel(census, parent, slot);
+  else if (IsNativeSlot(slot) || census.origin[parent] == Origin::kNative)
+    label = NativeLabel(slot);
+  else
+    label = ContainerLabel(census, nodes, i);
   if (census.graph.kind[parent] == Kind::kTensor && census.graph.kind[child] == Kind::kAutograd) {
     label = NativeLabel(kSlotGradFn);
   }
@@ -293,15 +325,24 @@ Label DescribeRoot(const Census& census, const heap::Root& root) {
       label.text = census.modules[root.detail];
       label.file = Utf8(PyDict_GetItemString(census.object(root.node), "__file__"));
       break;
-    case heap::RootKind::kThread: label.op = "thread"; break;
+    case heap::RootKind::kThread:
+      label.op = "thread";
+      break;
     case heap::RootKind::kWeak:
       label.op = PyType_Check(census.object(root.node)) ? "class" : "globals";
-      if (label.op == "class") label.text = QualifiedName(reinterpret_cast<PyTypeObject*>(census.object(root.node)));
-      else label.text = Utf8(PyDict_Check(census.object(root.node))
-                                 ? PyDict_GetItemString(census.object(root.node), "__name__") : nullptr);
+      if (label.op == "class")
+        label.text = QualifiedName(reinterpret_cast<PyTypeObject*>(census.object(root.node)));
+      else
+        label.text = Utf8(PyDict_Check(census.object(root.node))
+                              ? PyDict_GetItemString(census.object(root.node), "__name__")
+                              : nullptr);
       break;
-    case heap::RootKind::kForeign: label.op = "foreign"; break;
-    case heap::RootKind::kIsland: label.op = "island"; break;
+    case heap::RootKind::kForeign:
+      label.op = "foreign";
+      break;
+    case heap::RootKind::kIsland:
+      label.op = "island";
+      break;
   }
   return label;
 }

@@ -133,7 +133,8 @@ bool LearnGraph(PyObject* probes, TorchLayout* layout) {
   layout->graph_node = FindClass(Address(wrapper), sizeof(PyObject), BodyOf(wrapper), NativeClass::kAutograd);
   if (!layout->graph_node) return false;
   const uint64_t node = Word(Address(wrapper), layout->graph_node);
-  const uint64_t input0 = Word(Address(first), layout->graph_node), input1 = Word(Address(second), layout->graph_node);
+  const uint64_t input0 = Word(Address(first), layout->graph_node),
+                 input1 = Word(Address(second), layout->graph_node);
   const size_t bytes = Reader().BlockBytes(node);
   for (size_t at = 8; at + 24 <= bytes && !layout->next_edges; at += 8) {
     const uint64_t begin = Word(node, at), end = Word(node, at + 8);
@@ -146,7 +147,8 @@ bool LearnGraph(PyObject* probes, TorchLayout* layout) {
   layout->graph_traverse = Py_TYPE(wrapper)->tp_traverse;
   if (!layout->next_edges || !layout->node_bytes || !LearnMeta(probes, node, layout)) return false;
   LearnHooks(probes, layout);
-  // A node that one Python object and one tensor refer to: is that what stands where tensors keep their count?
+  // A node that one Python object and one tensor refer to: is that what stands where tensors keep their
+  // count?
   const uint32_t owners = static_cast<uint32_t>(Word(node, 8));
   layout->counted_nodes = owners >= 1 && owners <= 4;
   return LearnSaved(probes, node, layout);

@@ -11,8 +11,7 @@ namespace lowtide::walk {
 namespace {
 
 struct HeapObject {
-  PyObject_HEAD
-  Census* census;
+  PyObject_HEAD Census* census;
 };
 
 PyTypeObject* g_heap_type = nullptr;
@@ -26,11 +25,12 @@ void HeapDealloc(PyObject* self) {
 
 PyObject* HeapInfo(PyObject* self, PyObject*) {
   const Census& c = *reinterpret_cast<HeapObject*>(self)->census;
-  return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n,s:d,s:d}", "objects", static_cast<Py_ssize_t>(c.graph.size()), "gc_objects",
-                       static_cast<Py_ssize_t>(c.gc_objects), "reached", static_cast<Py_ssize_t>(c.tree.order.size()),
-                       "references", static_cast<Py_ssize_t>(c.graph.to.size()), "memory_bytes",
-                       static_cast<Py_ssize_t>(c.MemoryBytes()), "build_seconds", c.build_seconds, "dominator_seconds",
-                       c.dominator_seconds);
+  return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n,s:d,s:d}", "objects", static_cast<Py_ssize_t>(c.graph.size()),
+                       "gc_objects", static_cast<Py_ssize_t>(c.gc_objects), "reached",
+                       static_cast<Py_ssize_t>(c.tree.order.size()), "references",
+                       static_cast<Py_ssize_t>(c.graph.to.size()), "memory_bytes",
+                       static_cast<Py_ssize_t>(c.MemoryBytes()), "build_seconds", c.build_seconds,
+                       "dominator_seconds", c.dominator_seconds);
 }
 
 // Turns the collector off for as long as a census takes, and back to what it was.
@@ -121,13 +121,13 @@ PyObject* LearnFrom(PyObject*, PyObject* probes) {
 
 PyObject* Layout(PyObject*, PyObject*) {
   const TorchLayout& l = g_layout;
-  return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}", "tensor_impl", l.tensor_impl,
-                       "storage_impl", l.storage_impl, "graph_node", l.graph_node, "storage_bytes", l.storage_bytes,
-                       "next_edges", l.next_edges, "edge_stride", l.edge_stride, "impl_storage", l.impl_storage,
-                       "impl_meta", l.impl_meta, "impl_bytes", l.impl_bytes, "meta_grad", l.meta_grad, "meta_grad_fn",
-                       l.meta_grad_fn, "meta_base", l.meta_base, "node_bytes", l.node_bytes, "saved_flags",
-                       l.saved_flags, "meta_hooks", l.meta_hooks.size(), "node_hooks", l.node_hooks.size(),
-                       "meta_post_hook", l.meta_post_hook);
+  return Py_BuildValue(
+      "{s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}", "tensor_impl", l.tensor_impl,
+      "storage_impl", l.storage_impl, "graph_node", l.graph_node, "storage_bytes", l.storage_bytes,
+      "next_edges", l.next_edges, "edge_stride", l.edge_stride, "impl_storage", l.impl_storage, "impl_meta",
+      l.impl_meta, "impl_bytes", l.impl_bytes, "meta_grad", l.meta_grad, "meta_grad_fn", l.meta_grad_fn,
+      "meta_base", l.meta_base, "node_bytes", l.node_bytes, "saved_flags", l.saved_flags, "meta_hooks",
+      l.meta_hooks.size(), "node_hooks", l.node_hooks.size(), "meta_post_hook", l.meta_post_hook);
 }
 
 PyObject* HeapInUse(PyObject*, PyObject*) {
@@ -142,26 +142,36 @@ PyObject* HeapInUse(PyObject*, PyObject*) {
 PyMethodDef kHeapMethods[] = {{"info", HeapInfo, METH_NOARGS, "Counts, bytes and seconds of this census."},
                               {nullptr, nullptr, 0, nullptr}};
 
-PyType_Slot kHeapSlots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(HeapDealloc)},
-                            {Py_tp_methods, kHeapMethods},
-                            {0, nullptr}};
+PyType_Slot kHeapSlots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(HeapDealloc)}, {Py_tp_methods, kHeapMethods}, {0, nullptr}};
 PyType_Spec kHeapSpec = {"lowtide._walk.Heap", sizeof(HeapObject), 0,
                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, kHeapSlots};
 
 PyMethodDef kMethods[] = {
     {"learn", LearnFrom, METH_O, "learn(probes) -> None, or what could not be learnt of PyTorch's layout."},
-    {"heap_in_use", HeapInUse, METH_NOARGS, "heap_in_use() -> bytes of the C heap that are allocated; 0: cannot tell."},
+    {"heap_in_use", HeapInUse, METH_NOARGS,
+     "heap_in_use() -> bytes of the C heap that are allocated; 0: cannot tell."},
     {"layout", Layout, METH_NOARGS, "layout() -> dict: the offsets learnt, 0 where not."},
     {"take", Take, METH_VARARGS,
-     "take(scoped=False) -> Heap: a census of the process's objects, or of what running functions and the user's own "
+     "take(scoped=False) -> Heap: a census of the process's objects, or of what running functions and the "
+     "user's own "
      "modules reach."},
     {"compare", Compare, METH_VARARGS,
-     "compare(before, least_bytes=1, most=64, scoped=False) -> (Heap, rows): a census now, and where bytes came in since `before`."},
-    {"paths", Paths, METH_VARARGS, "paths(object, most=8) -> list of paths, each a list of steps, shortest first."},
+     "compare(before, least_bytes=1, most=64, scoped=False) -> (Heap, rows): a census now, and where bytes "
+     "came in since `before`."},
+    {"paths", Paths, METH_VARARGS,
+     "paths(object, most=8) -> list of paths, each a list of steps, shortest first."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyModuleDef kModule = {PyModuleDef_HEAD_INIT, "_walk", "Censuses of the process's objects.", -1, kMethods,
-                       nullptr, nullptr, nullptr, nullptr};
+PyModuleDef kModule = {PyModuleDef_HEAD_INIT,
+                       "_walk",
+                       "Censuses of the process's objects.",
+                       -1,
+                       kMethods,
+                       nullptr,
+                       nullptr,
+                       nullptr,
+                       nullptr};
 
 }  // namespace
 }  // namespace lowtide::walk

@@ -27,12 +27,15 @@ bool NativeReader::Refresh() {
     if (std::sscanf(line, "%lx-%lx %4s %*s %*s %*s %n", &begin, &end, rights, &name_at) < 3) continue;
     const char* name = name_at ? line + name_at : "";
     if (rights[0] != 'r') continue;
-    if (std::strncmp(name, "/dev/shm/", 9) == 0 || std::strstr(name, "/torch_")) shared_.push_back({begin, end});
+    if (std::strncmp(name, "/dev/shm/", 9) == 0 || std::strstr(name, "/torch_"))
+      shared_.push_back({begin, end});
     if (std::strstr(name, ".so") || std::strstr(name, "python")) images_.push_back({begin, end});
     const bool anonymous = *name == '\n' || *name == '\0' || std::strncmp(name, "[heap]", 6) == 0;
     if (!anonymous || rights[1] != 'w') continue;
-    if (!heap_.empty() && heap_.back().end == begin) heap_.back().end = end;
-    else heap_.push_back({begin, end});
+    if (!heap_.empty() && heap_.back().end == begin)
+      heap_.back().end = end;
+    else
+      heap_.push_back({begin, end});
   }
   std::free(line);
   std::fclose(file);
@@ -77,7 +80,8 @@ std::string Demangled(const char* name) {
   return result;
 }
 
-// The virtual tables of the C++ runtime's own classes of type_info that classes have: none, one, several bases.
+// The virtual tables of the C++ runtime's own classes of type_info that classes have: none, one, several
+// bases.
 bool IsClassTypeInfo(uint64_t table) {
   struct Plain {
     virtual ~Plain() = default;
@@ -100,11 +104,16 @@ NativeType Classify(const std::type_info* type) {
   NativeType native;
   native.name = Demangled(type->name());
   native.kind = NativeClass::kOther;
-  if (DerivesFrom(type, "N3c1010TensorImplE")) native.kind = NativeClass::kTensor;
-  else if (DerivesFrom(type, "N3c1011StorageImplE")) native.kind = NativeClass::kStorage;
-  else if (DerivesFrom(type, "N5torch8autograd4NodeE")) native.kind = NativeClass::kAutograd;
-  else if (DerivesFrom(type, "N5torch8autograd12AutogradMetaE")) native.kind = NativeClass::kMeta;
-  else if (native.name.starts_with("torch::autograd::Py")) native.kind = NativeClass::kPyHolder;
+  if (DerivesFrom(type, "N3c1010TensorImplE"))
+    native.kind = NativeClass::kTensor;
+  else if (DerivesFrom(type, "N3c1011StorageImplE"))
+    native.kind = NativeClass::kStorage;
+  else if (DerivesFrom(type, "N5torch8autograd4NodeE"))
+    native.kind = NativeClass::kAutograd;
+  else if (DerivesFrom(type, "N5torch8autograd12AutogradMetaE"))
+    native.kind = NativeClass::kMeta;
+  else if (native.name.starts_with("torch::autograd::Py"))
+    native.kind = NativeClass::kPyHolder;
   native.view = native.name == "torch::autograd::DifferentiableViewMeta";
   native.copy_slices = native.name == "torch::autograd::CopySlices";
   native.python_node = native.name == "torch::autograd::PyNode";
@@ -123,14 +132,15 @@ const NativeType& NativeReader::TypeOf(uint64_t vtable) {
   if (!Read(vtable - 16, before, sizeof before) || before[0] != 0) return kNothing;
   if (before[1] & 7 || !Within(images_, before[1])) return kNothing;
   uint64_t info[2] = {};  // type_info: virtual table, name
-  if (!Read(before[1], info, sizeof info) || !Within(images_, info[0]) || !Within(images_, info[1])) return kNothing;
+  if (!Read(before[1], info, sizeof info) || !Within(images_, info[0]) || !Within(images_, info[1]))
+    return kNothing;
   if (!IsClassTypeInfo(info[0])) return kNothing;
   return types_.emplace(vtable, Classify(reinterpret_cast<const std::type_info*>(before[1]))).first->second;
 }
 
 size_t NativeReader::BlockBytes(uint64_t address) const {
-  // glibc: the word before a block is its size and three flags. An object made by make_shared stands 16 bytes into
-  // its block, where that word is a pair of counters, too large for a size.
+  // glibc: the word before a block is its size and three flags. An object made by make_shared stands 16 bytes
+  // into its block, where that word is a pair of counters, too large for a size.
   for (uint64_t start : {address, address - 16}) {
     uint64_t word = 0;
     if (!Read(start - 8, &word, 8)) return 0;

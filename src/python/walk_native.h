@@ -8,16 +8,16 @@
 
 namespace lowtide::walk {
 
-// Classes of PyTorch's C++ side, told by their run-time type information: no header, no symbol and no offset of
-// PyTorch is compiled in, so that one binary serves all its versions.
+// Classes of PyTorch's C++ side, told by their run-time type information: no header, no symbol and no offset
+// of PyTorch is compiled in, so that one binary serves all its versions.
 enum class NativeClass : uint8_t {
-  kNone,       // not an object with a virtual table
+  kNone,  // not an object with a virtual table
   kOther,
-  kTensor,     // c10::TensorImpl and what derives from it
-  kStorage,    // c10::StorageImpl
-  kAutograd,   // torch::autograd::Node
-  kMeta,       // torch::autograd::AutogradMeta
-  kPyHolder,   // a hook: holds Python objects
+  kTensor,    // c10::TensorImpl and what derives from it
+  kStorage,   // c10::StorageImpl
+  kAutograd,  // torch::autograd::Node
+  kMeta,      // torch::autograd::AutogradMeta
+  kPyHolder,  // a hook: holds Python objects
 };
 
 struct NativeType {

@@ -58,7 +58,8 @@ void Append(PyObject* list, PyObject* stolen) {
 }
 
 // Steps from the root over `nodes`, the edges being those of the path tree.
-PyObject* Steps(const Census& census, const heap::PathTree& paths, const std::vector<NodeId>& nodes, size_t count) {
+PyObject* Steps(const Census& census, const heap::PathTree& paths, const std::vector<NodeId>& nodes,
+                size_t count) {
   PyObject* list = PyList_New(0);
   if (!list || nodes.empty()) return list;
   Append(list, LabelRow(DescribeRoot(census, census.graph.roots[paths.root[nodes[0]]])));
@@ -122,7 +123,8 @@ heap::Amount Sum(const heap::Mark& mark, const std::vector<std::vector<NodeId>>&
   return sum;
 }
 
-std::vector<heap::Amount> GroupAmounts(const heap::Mark& mark, const std::vector<std::vector<NodeId>>& groups) {
+std::vector<heap::Amount> GroupAmounts(const heap::Mark& mark,
+                                       const std::vector<std::vector<NodeId>>& groups) {
   std::vector<NodeId> all;
   std::vector<size_t> offsets;
   for (const auto& group : groups) {
@@ -140,9 +142,10 @@ PyObject* GrowthRow(const Census& after, const heap::PathTree& paths, const heap
   Row row;
   const NodeId end = growth.sample != heap::kNone ? growth.sample : growth.holder;
   const std::vector<NodeId> nodes = heap::PathTo(paths, end);
-  const size_t holder_at = growth.holder == heap::kNone
-                               ? 0
-                               : static_cast<size_t>(std::find(nodes.begin(), nodes.end(), growth.holder) - nodes.begin());
+  const size_t holder_at =
+      growth.holder == heap::kNone
+          ? 0
+          : static_cast<size_t>(std::find(nodes.begin(), nodes.end(), growth.holder) - nodes.begin());
   // Up to the slot of the holder through which it grew; what lies behind it is told apart.
   const size_t shown = std::min(nodes.size(), holder_at + 2);
   row.Set("path", Steps(after, paths, nodes, growth.holder == heap::kNone ? 1 : shown));
@@ -171,7 +174,8 @@ PyObject* GrowthRow(const Census& after, const heap::PathTree& paths, const heap
 }  // namespace
 
 PyObject* CompareRows(const Census& before, const Census& after, int64_t least_bytes, size_t most) {
-  const heap::PathTree old_paths = heap::ShortestPaths(before.graph), paths = heap::ShortestPaths(after.graph);
+  const heap::PathTree old_paths = heap::ShortestPaths(before.graph),
+                       paths = heap::ShortestPaths(after.graph);
   const heap::Mark old_mark = MarkOf(before, old_paths), mark = MarkOf(after, paths);
   std::vector<heap::Growth> growths = heap::CompareMarks(old_mark, mark, least_bytes);
   if (growths.size() > most) growths.resize(most);
@@ -218,7 +222,8 @@ PyObject* PathRows(const Census& census, PyObject* object, size_t most) {
   }
   for (size_t i = 0; i < ways.size() && i < most; ++i) {
     std::vector<NodeId> nodes = heap::PathTo(paths, ways[i].second.first);
-    if (std::find(nodes.begin(), nodes.end(), node) != nodes.end()) continue;  // a way through the object itself
+    if (std::find(nodes.begin(), nodes.end(), node) != nodes.end())
+      continue;  // a way through the object itself
     PyObject* steps = Steps(census, paths, nodes, nodes.size());
     nodes.push_back(node);
     if (steps) Append(steps, LabelRow(Describe(census, nodes, nodes.size() - 2, ways[i].second.second)));

@@ -1,6 +1,7 @@
 // PyTorch's half of the object walk: tensors, storages and the autograd graph as nodes of their own.
-// Fields at learnt offsets are followed as they are; only what a graph node saves, whose layout differs from class to
-// class, is looked for among the words of the object, and there every pointer is checked before it is followed.
+// Fields at learnt offsets are followed as they are; only what a graph node saves, whose layout differs from
+// class to class, is looked for among the words of the object, and there every pointer is checked before it
+// is followed.
 #include <algorithm>
 #include <cstring>
 
@@ -22,10 +23,14 @@ const NativeType& TypeAt(uint64_t address) { return Reader().TypeOf(TableAt(addr
 
 uint64_t NativeOf(PyObject* object, TypeInfo::Special special) {
   switch (special) {
-    case TypeInfo::Special::kTensor: return g_layout.tensor_impl ? WordAt(object, g_layout.tensor_impl) : 0;
-    case TypeInfo::Special::kStorage: return g_layout.storage_impl ? WordAt(object, g_layout.storage_impl) : 0;
-    case TypeInfo::Special::kGraphNode: return g_layout.graph_node ? WordAt(object, g_layout.graph_node) : 0;
-    default: return 0;
+    case TypeInfo::Special::kTensor:
+      return g_layout.tensor_impl ? WordAt(object, g_layout.tensor_impl) : 0;
+    case TypeInfo::Special::kStorage:
+      return g_layout.storage_impl ? WordAt(object, g_layout.storage_impl) : 0;
+    case TypeInfo::Special::kGraphNode:
+      return g_layout.graph_node ? WordAt(object, g_layout.graph_node) : 0;
+    default:
+      return 0;
   }
 }
 
@@ -42,7 +47,8 @@ NodeId Builder::AdoptNative(uint64_t address, uint64_t vtable, Kind kind) {
 void Builder::ExpandNative(NodeId node, uint64_t address) {
   const Kind kind = c_.graph.kind[node];
   // What was taken for an object may be memory that was freed and has been used anew since.
-  if (c_.origin[node] == Origin::kNative && TableAt(address) != reinterpret_cast<uint64_t>(TypeOfNumber(c_.type[node]))) {
+  if (c_.origin[node] == Origin::kNative &&
+      TableAt(address) != reinterpret_cast<uint64_t>(TypeOfNumber(c_.type[node]))) {
     return;
   }
   if (kind == Kind::kStorage) {
@@ -59,8 +65,10 @@ void Builder::ExpandNative(NodeId node, uint64_t address) {
   }
   const size_t block = Reader().BlockBytes(address);
   c_.graph.bytes[node] += block ? block + 8 : kUnknownBlock;
-  if (kind == Kind::kTensor) ExpandTensor(address, block);
-  else ExpandGraphNode(address, block ? block : kUnknownBlock);
+  if (kind == Kind::kTensor)
+    ExpandTensor(address, block);
+  else
+    ExpandGraphNode(address, block ? block : kUnknownBlock);
 }
 
 void Builder::ExpandTensor(uint64_t address, size_t bytes) {
@@ -110,7 +118,8 @@ void Builder::ExpandGraphNode(uint64_t address, size_t bytes) {
     const uint64_t word = WordAt(address, at);
     if (type.copy_slices && Alive(word, NativeClass::kAutograd)) TakeGraphNode(word, kSlotNext);
   }
-  // A custom Function's node owns its ctx, which is a Python object; where it keeps it has changed over the versions.
+  // A custom Function's node owns its ctx, which is a Python object; where it keeps it has changed over the
+  // versions.
   for (size_t at = 8; type.python_node && at + 8 <= bytes; at += 8) {
     const NodeId known = c_.map.Find(WordAt(address, at));
     if (known == heap::kNone || c_.origin[known] != Origin::kPython) continue;
@@ -130,8 +139,8 @@ void Builder::ExpandContext(PyObject* context) {
   }
 }
 
-// Does a word that may be anything point to a living object of that class? Freed memory keeps the virtual table for a
-// while, but not the count of owners.
+// Does a word that may be anything point to a living object of that class? Freed memory keeps the virtual
+// table for a while, but not the count of owners.
 bool Builder::Alive(uint64_t word, NativeClass wanted) const {
   uint64_t head[2];
   if (!Reader().Plausible(word) || !Reader().Read(word, head, sizeof head)) return false;
@@ -149,7 +158,8 @@ void Builder::TakeTensor(uint64_t address, uint16_t slot) {
     return;
   }
   const uint64_t table = TableAt(address);
-  if (Reader().TypeOf(table).kind == NativeClass::kTensor) AddEdge(AdoptNative(address, table, Kind::kTensor), slot);
+  if (Reader().TypeOf(table).kind == NativeClass::kTensor)
+    AddEdge(AdoptNative(address, table, Kind::kTensor), slot);
 }
 
 void Builder::TakeGraphNode(uint64_t address, uint16_t slot) {
@@ -160,7 +170,8 @@ void Builder::TakeGraphNode(uint64_t address, uint16_t slot) {
     return;
   }
   const uint64_t table = TableAt(address);
-  if (Reader().TypeOf(table).kind == NativeClass::kAutograd) AddEdge(AdoptNative(address, table, Kind::kAutograd), slot);
+  if (Reader().TypeOf(table).kind == NativeClass::kAutograd)
+    AddEdge(AdoptNative(address, table, Kind::kAutograd), slot);
 }
 
 void Builder::TakeStorage(uint64_t address) {
@@ -192,9 +203,9 @@ void Builder::TakeHook(uint64_t address) {
   }
 }
 
-// Is this the beginning of a SavedVariable that holds something? Its members are {tensor, ..., version and output
-// number, five flags, hooks, ...}. The flags are: never filled, in place on a view, saved whole, a leaf, an output; what
-// was filled was saved whole or is an output.
+// Is this the beginning of a SavedVariable that holds something? Its members are {tensor, ..., version and
+// output number, five flags, hooks, ...}. The flags are: never filled, in place on a view, saved whole, a
+// leaf, an output; what was filled was saved whole or is an output.
 bool Builder::LooksSaved(const uint64_t* words, size_t left) const {
   const size_t flags_at = g_layout.saved_flags;
   if (left * 8 < flags_at + 16) return false;
@@ -204,13 +215,13 @@ bool Builder::LooksSaved(const uint64_t* words, size_t left) const {
   std::memcpy(flags, base + flags_at, 8);
   std::memcpy(&version, base + flags_at - 8, 4);
   std::memcpy(&output, base + flags_at - 4, 4);
-  return flags[0] == 0 && flags[1] <= 1 && flags[2] <= 1 && flags[3] <= 1 && flags[4] <= 1 && (flags[2] | flags[4]) &&
-         version < 1u << 30 && output < 1u << 16;
+  return flags[0] == 0 && flags[1] <= 1 && flags[2] <= 1 && flags[3] <= 1 && flags[4] <= 1 &&
+         (flags[2] | flags[4]) && version < 1u << 30 && output < 1u << 16;
 }
 
-// Takes what a graph node saves for backward: looks among the words of [begin, begin + bytes) for SavedVariables, and
-// in the arrays of vectors that stand there. What each class of graph nodes saves, and where, differs; some members are
-// never initialized, so a word alone proves nothing.
+// Takes what a graph node saves for backward: looks among the words of [begin, begin + bytes) for
+// SavedVariables, and in the arrays of vectors that stand there. What each class of graph nodes saves, and
+// where, differs; some members are never initialized, so a word alone proves nothing.
 void Builder::ScanSaved(uint64_t begin, size_t bytes, bool vectors) {
   if (!g_layout.saved_flags) return;
   const size_t count = std::min<size_t>(bytes, 1 << 16) / 8;
@@ -223,7 +234,8 @@ void Builder::ScanSaved(uint64_t begin, size_t bytes, bool vectors) {
       uint64_t table = 0;
       if (word) {
         const NodeId known = c_.map.Find(word);
-        const bool tensor = known != heap::kNone ? c_.graph.kind[known] == Kind::kTensor : Alive(word, NativeClass::kTensor);
+        const bool tensor =
+            known != heap::kNone ? c_.graph.kind[known] == Kind::kTensor : Alive(word, NativeClass::kTensor);
         if (tensor) TakeTensor(word, kSlotSaved);
       } else if (Reader().Plausible(hooks) && Reader().Read(hooks, &table, 8) &&
                  Reader().TypeOf(table).kind == NativeClass::kPyHolder) {
@@ -232,7 +244,8 @@ void Builder::ScanSaved(uint64_t begin, size_t bytes, bool vectors) {
     }
     if (!vectors || !word || i + 2 >= count) continue;
     const uint64_t end = words[i + 1], limit = words[i + 2];
-    if (end > word && limit >= end && limit - word <= 1 << 20 && (end - word) % 8 == 0) ScanSavedArray(word, end);
+    if (end > word && limit >= end && limit - word <= 1 << 20 && (end - word) % 8 == 0)
+      ScanSavedArray(word, end);
   }
 }
 

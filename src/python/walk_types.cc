@@ -15,8 +15,7 @@ bool HasBaseNamed(PyTypeObject* type, const char* name) {
 
 // The head of numpy's array object, which has not changed since numpy 1.7.
 struct ArrayHead {
-  PyObject_HEAD
-  char* data;
+  PyObject_HEAD char* data;
   int dimensions;
   Py_ssize_t* shape;
   Py_ssize_t* strides;
@@ -29,13 +28,12 @@ constexpr int kOwnsData = 0x4;
 
 // array.array
 struct TypedArrayHead {
-  PyObject_VAR_HEAD
-  char* items;
+  PyObject_VAR_HEAD char* items;
   Py_ssize_t allocated;
   const struct {
     char typecode;
     int itemsize;
-  }* descr;
+  } * descr;
 };
 
 using Special = TypeInfo::Special;
@@ -48,13 +46,18 @@ struct Named {
 
 void Classify(PyTypeObject* type, TypeInfo* info) {
   const Named builtin[] = {
-      {&PyDict_Type, Special::kDict, Kind::kMapping},      {&PyList_Type, Special::kList, Kind::kSequence},
-      {&PyTuple_Type, Special::kNone, Kind::kSequence},    {&PySet_Type, Special::kSet, Kind::kSequence},
-      {&PyFrozenSet_Type, Special::kSet, Kind::kSequence}, {&PyUnicode_Type, Special::kStr, Kind::kBytes},
-      {&PyLong_Type, Special::kLong, Kind::kBytes},        {&PyByteArray_Type, Special::kByteArray, Kind::kBytes},
+      {&PyDict_Type, Special::kDict, Kind::kMapping},
+      {&PyList_Type, Special::kList, Kind::kSequence},
+      {&PyTuple_Type, Special::kNone, Kind::kSequence},
+      {&PySet_Type, Special::kSet, Kind::kSequence},
+      {&PyFrozenSet_Type, Special::kSet, Kind::kSequence},
+      {&PyUnicode_Type, Special::kStr, Kind::kBytes},
+      {&PyLong_Type, Special::kLong, Kind::kBytes},
+      {&PyByteArray_Type, Special::kByteArray, Kind::kBytes},
       {&PyFunction_Type, Special::kFunction, Kind::kObject},
       {&PyModule_Type, Special::kModule, Kind::kObject},
-      {&PyType_Type, Special::kType, Kind::kObject},       {&PyFrame_Type, Special::kFrame, Kind::kObject},
+      {&PyType_Type, Special::kType, Kind::kObject},
+      {&PyFrame_Type, Special::kFrame, Kind::kObject},
       {g_layout.tensor_type, Special::kTensor, Kind::kTensor},
       {g_layout.storage_type, Special::kStorage, Kind::kStorage},
       {g_layout.function_type, Special::kContext, Kind::kAutograd},
@@ -88,8 +91,10 @@ void Classify(PyTypeObject* type, TypeInfo* info) {
 // The type's own __sizeof__ if it is written in C (one written in Python must not be run here).
 PyObject* SizerOf(PyTypeObject* type) {
   for (PyTypeObject* t = type; t && t != &PyBaseObject_Type; t = t->tp_base) {
-    // Only the modules whose buffers are known to matter: calling what a stranger wrote is not worth the risk.
-    if (std::strncmp(t->tp_name, "_io.", 4) != 0 && std::strncmp(t->tp_name, "collections.Ordered", 19) != 0) continue;
+    // Only the modules whose buffers are known to matter: calling what a stranger wrote is not worth the
+    // risk.
+    if (std::strncmp(t->tp_name, "_io.", 4) != 0 && std::strncmp(t->tp_name, "collections.Ordered", 19) != 0)
+      continue;
     PyObject* found = t->tp_dict ? PyDict_GetItemString(t->tp_dict, "__sizeof__") : nullptr;
     if (found && Py_IS_TYPE(found, &PyMethodDescr_Type)) return found;
   }
@@ -145,29 +150,41 @@ uint64_t DequeBytes(PyObject* object) {
 uint64_t OwnBytes(PyObject* object, const TypeInfo& info) {
   const uint64_t fixed = info.fixed_bytes;
   switch (info.special) {
-    case Special::kStr: return StrBytes(object);
-    case Special::kLong: return 32;
-    case Special::kDict: return fixed + static_cast<uint64_t>(LtDictBytes(object));
-    case Special::kList: return fixed + static_cast<uint64_t>(((PyListObject*)object)->allocated) * sizeof(void*);
+    case Special::kStr:
+      return StrBytes(object);
+    case Special::kLong:
+      return 32;
+    case Special::kDict:
+      return fixed + static_cast<uint64_t>(LtDictBytes(object));
+    case Special::kList:
+      return fixed + static_cast<uint64_t>(((PyListObject*)object)->allocated) * sizeof(void*);
     case Special::kSet: {
       const PySetObject* set = reinterpret_cast<PySetObject*>(object);
-      return fixed + (set->table != set->smalltable ? (static_cast<uint64_t>(set->mask) + 1) * sizeof(setentry) : 0);
+      return fixed +
+             (set->table != set->smalltable ? (static_cast<uint64_t>(set->mask) + 1) * sizeof(setentry) : 0);
     }
-    case Special::kDeque: return fixed + DequeBytes(object);
-    case Special::kByteArray: return fixed + static_cast<uint64_t>(((PyByteArrayObject*)object)->ob_alloc);
-    case Special::kArray: return fixed + ArrayBytes(object);
+    case Special::kDeque:
+      return fixed + DequeBytes(object);
+    case Special::kByteArray:
+      return fixed + static_cast<uint64_t>(((PyByteArrayObject*)object)->ob_alloc);
+    case Special::kArray:
+      return fixed + ArrayBytes(object);
     case Special::kTypedArray: {
       const TypedArrayHead* array = reinterpret_cast<TypedArrayHead*>(object);
       return fixed + static_cast<uint64_t>(array->allocated) * static_cast<uint64_t>(array->descr->itemsize);
     }
     case Special::kFrame:
-    case Special::kGenerator: return fixed + kFrameSlots;
-    case Special::kSized: return SizedBytes(object, info);
-    default: break;
+    case Special::kGenerator:
+      return fixed + kFrameSlots;
+    case Special::kSized:
+      return SizedBytes(object, info);
+    default:
+      break;
   }
   const Py_ssize_t item = info.type->tp_itemsize;
   if (item <= 0 || info.special == Special::kType) return fixed;
-  return fixed + static_cast<uint64_t>(item) * static_cast<uint64_t>(std::max<Py_ssize_t>(0, Py_SIZE(object)));
+  return fixed +
+         static_cast<uint64_t>(item) * static_cast<uint64_t>(std::max<Py_ssize_t>(0, Py_SIZE(object)));
 }
 
 uint64_t ArrayBytes(PyObject* object) {
@@ -177,7 +194,8 @@ uint64_t ArrayBytes(PyObject* object) {
   for (int i = 0; i < array->dimensions; ++i) {
     if (array->shape[i] == 0) return 0;
     const Py_ssize_t stride = array->strides[i];
-    bytes = std::max(bytes, static_cast<uint64_t>(array->shape[i]) * static_cast<uint64_t>(stride < 0 ? -stride : stride));
+    bytes = std::max(
+        bytes, static_cast<uint64_t>(array->shape[i]) * static_cast<uint64_t>(stride < 0 ? -stride : stride));
   }
   return bytes;
 }
@@ -188,7 +206,8 @@ PyObject** ArrayObjects(PyObject* object, size_t* count) {
   const ArrayHead* array = reinterpret_cast<ArrayHead*>(object);
   *count = 0;
   if (!(array->flags & kOwnsData) || !(array->flags & 1)) return nullptr;  // contiguous ones only
-  // dtype objects of numpy begin {PyObject_HEAD; typeobj; kind; type; byteorder; ...}: 'O' is an object reference.
+  // dtype objects of numpy begin {PyObject_HEAD; typeobj; kind; type; byteorder; ...}: 'O' is an object
+  // reference.
   const char kind = *(reinterpret_cast<const char*>(array->descr) + sizeof(PyObject) + sizeof(void*));
   if (kind != 'O') return nullptr;
   *count = ArrayBytes(object) / sizeof(PyObject*);

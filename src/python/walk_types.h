@@ -1,24 +1,42 @@
 #pragma once
 
-#include "python/walk_graph.h"
-
 #include <unordered_map>
+
+#include "python/walk_graph.h"
 
 namespace lowtide::walk {
 
 // What the walk wants to know of a Python type, asked once a type.
 struct TypeInfo {
   enum class Special : uint8_t {
-    kNone, kTensor, kStorage, kContext, kGraphNode, kArray, kDict, kList, kSet, kDeque, kFunction, kType, kFrame, kGenerator, kModule,
-    kStr, kLong, kByteArray, kTypedArray, kSized,
+    kNone,
+    kTensor,
+    kStorage,
+    kContext,
+    kGraphNode,
+    kArray,
+    kDict,
+    kList,
+    kSet,
+    kDeque,
+    kFunction,
+    kType,
+    kFrame,
+    kGenerator,
+    kModule,
+    kStr,
+    kLong,
+    kByteArray,
+    kTypedArray,
+    kSized,
   };
   PyTypeObject* type = nullptr;
   uint32_t number = 0;
   Special special = Special::kNone;
   Kind kind = Kind::kObject;
-  bool gc = false;           // its instances may be tracked; ask `type->tp_is_gc` when there is one
-  uint32_t fixed_bytes = 0;  // header and basic size
-  PyObject* sizer = nullptr; // its own __sizeof__ in C, borrowed
+  bool gc = false;            // its instances may be tracked; ask `type->tp_is_gc` when there is one
+  uint32_t fixed_bytes = 0;   // header and basic size
+  PyObject* sizer = nullptr;  // its own __sizeof__ in C, borrowed
 };
 
 class TypeTable {
