@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/crc32c.h"
 #include "base/error.h"
-#include "checkpoint/crc32c.h"
 
 namespace lowtide::checkpoint {
 namespace {

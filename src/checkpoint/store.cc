@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "checkpoint/crc32c.h"
 #include "checkpoint/reader.h"
 
 namespace lowtide::checkpoint {

@@ -4,6 +4,8 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "cli/judge.h"
 #include "record/ring_reader.h"
@@ -16,8 +18,21 @@ class Follower {
  public:
   Follower(std::string folder, JudgeOptions options) : folder_(std::move(folder)), options_(options) {}
 
-  // What is known now: ranks, series, verdicts, and a finding for each ring that cannot be read.
+  // Reads and judges what is new.
+  void Refresh();
+  // The same, and what is known now: ranks, series, verdicts, and a finding for each ring that cannot be read.
   report::RunView Look();
+
+  // One process that has trained, as of the last Refresh; in order of ranks, the newest process of a rank last.
+  struct Followed {
+    const record::Ring& ring;
+    const report::RankView& view;
+    const RankJudge& judge;
+    const std::vector<verdict::Judgement>& judgements;  // reconciled
+    const std::vector<size_t>& cause;                   // as Reconcile gives it
+  };
+  std::vector<Followed> Ranks() const;
+  const std::map<std::string, std::string>& unreadable() const { return unreadable_; }  // file -> why
   // Whether there were rings and every process that wrote one has ended.
   bool Ended() const { return ended_; }
 
@@ -27,16 +42,18 @@ class Follower {
     record::Ring ring;
     RankJudge judge;
     report::RankView view;
-    std::vector<report::SeriesView> series;
-    std::vector<finding::VerdictRow> verdicts;
+    std::vector<verdict::Judgement> judgements;
+    std::vector<size_t> cause;
   };
+  // A ring is renamed once its rank is known, and pids repeat: from host to host, and from exec to exec.
+  using Process = std::tuple<std::string, int64_t, int64_t>;  // host, pid, start
 
   void FindRings();
   void Update(Rank& rank);
 
   std::string folder_;
   JudgeOptions options_;
-  std::map<int64_t, std::unique_ptr<Rank>> ranks_;   // by pid: a ring is renamed once its rank is known
+  std::map<Process, std::unique_ptr<Rank>> ranks_;
   std::set<std::string> known_;                      // files of these
   std::map<std::string, std::string> unreadable_;    // file -> why
   bool ended_ = false;

@@ -342,6 +342,14 @@ bool RankJudge::Suspicious() {
   return false;
 }
 
+std::map<std::string, double> RankJudge::Now() const {
+  std::map<std::string, double> now;
+  for (const auto& [name, pool] : pools_) {
+    if (name != "python" && name != "rest") now[name] = pool.now;
+  }
+  return now;
+}
+
 std::vector<report::SeriesView> RankJudge::Series() const {
   std::vector<report::SeriesView> views;
   for (const auto& [name, pool] : pools_) {

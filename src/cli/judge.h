@@ -32,6 +32,8 @@ class RankJudge {
   bool Suspicious();
   uint64_t steps() const { return last_step_; }
   std::vector<report::SeriesView> Series() const;
+  // The newest figure of each pool: bytes, of `fds` a number.
+  std::map<std::string, double> Now() const;
 
  private:
   struct Pool {
@@ -74,6 +76,9 @@ class RankJudge {
 // `host`), and resident memory alone proves no leak in a short run. Changes `judgements` in place; returns for each the
 // index of the one that explains it, or its own.
 std::vector<size_t> Reconcile(std::vector<verdict::Judgement>& judgements);
+
+// Verdicts of all ranks (each reconciled here) and the findings that they lead to, added to `document`.
+void AddVerdicts(std::vector<std::vector<verdict::Judgement>>& ranks, finding::Document& document);
 
 // Everything about the run in `folder`: judged from its rings, with the holders and findings that the ranks left there.
 // Throws Error when there is no ring.

@@ -15,6 +15,7 @@
 #include "cli/color.h"
 #include "cli/doctor.h"
 #include "cli/explain.h"
+#include "cli/export.h"
 #include "cli/lint.h"
 #include "cli/report.h"
 #include "cli/run.h"
@@ -92,6 +93,20 @@ void AddWatch(Context context) {
   verb->add_option("--interval", options->interval, "seconds between two looks (default 1, into a file or pipe 10)")
       ->check(CLI::PositiveNumber);
   verb->callback([=] { context.work = [=] { return Watch(*options, context.common); }; });
+}
+
+void AddExport(Context context) {
+  auto* verb = context.app.add_subcommand("export", "figures and verdicts of all ranks here, for Prometheus and TensorBoard");
+  auto options = std::make_shared<ExportOptions>();
+  verb->add_option("folders", options->places, "run folders, or folders of runs (default: lowtide-runs)");
+  verb->add_option("--listen", options->listen, "serve http://HOST:PORT/metrics; port 0 takes a free one");
+  verb->add_option("--textfile", options->textfile, "keep this file up to date, for node_exporter's textfile collector (*.prom)");
+  verb->add_option("--tensorboard", options->tensorboard, "keep event files of all series in this folder");
+  verb->add_flag("--once", options->once, "one look, then leave; printed unless it goes to a file");
+  verb->add_option("--format", options->format, "of what --once prints: prometheus or openmetrics")
+      ->check(CLI::IsMember({"prometheus", "openmetrics"}));
+  verb->add_option("--interval", options->interval, "seconds between two looks (default 5)")->check(CLI::Range(0.1, 3600.0));
+  verb->callback([=] { context.work = [=] { return Export(*options, context.common); }; });
 }
 
 void AddVerdict(Context context) {
@@ -220,6 +235,7 @@ constexpr void (*kVerbs[])(Context) = {
     AddRun,
     AddReport,
     AddWatch,
+    AddExport,
     AddVerdict,
     AddSnapshot,
     AddLint,

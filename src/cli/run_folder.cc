@@ -102,7 +102,7 @@ void NameRanks(std::vector<std::vector<Judgement>>& ranks) {
   }
 }
 
-void AddVerdicts(std::vector<Judgement>& judgements, finding::Document& document) {
+void AddRank(std::vector<Judgement>& judgements, finding::Document& document) {
   std::vector<size_t> cause = Reconcile(judgements);
   for (size_t i = 0; i < judgements.size(); ++i) {
     finding::VerdictRow row = verdict::ToRow(judgements[i]);
@@ -168,6 +168,11 @@ std::vector<size_t> Reconcile(std::vector<Judgement>& judgements) {
   return cause;
 }
 
+void AddVerdicts(std::vector<std::vector<Judgement>>& ranks, finding::Document& document) {
+  NameRanks(ranks);
+  for (auto& judgements : ranks) AddRank(judgements, document);
+}
+
 report::RunView JudgeFolder(const std::string& folder, const JudgeOptions& options) {
   std::vector<std::string> files = record::ListRings(folder);
   if (files.empty()) {
@@ -198,8 +203,7 @@ report::RunView JudgeFolder(const std::string& folder, const JudgeOptions& optio
     ranks.push_back(judge.Judge(!ring->WriterAlive()));
     for (auto& series : judge.Series()) view.series.push_back(std::move(series));
   }
-  NameRanks(ranks);
-  for (auto& judgements : ranks) AddVerdicts(judgements, view.document);
+  AddVerdicts(ranks, view.document);
   ReadRankFiles(folder, view.document);
   PlaceLeaks(view.document);
   AddSilence(view, view.document);

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <string>
 
+#include "base/crc32c.h"
 #include "base/error.h"
-#include "checkpoint/crc32c.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"
 #include "python/guard.h"
@@ -43,7 +43,7 @@ PyObject* Copy(PyObject*, PyObject* args) {
   }
   uint32_t crc;
   Py_BEGIN_ALLOW_THREADS;
-  crc = ck::CopyCrc32c(to, from, static_cast<size_t>(bytes));
+  crc = lowtide::CopyCrc32c(to, from, static_cast<size_t>(bytes));
   Py_END_ALLOW_THREADS;
   return PyLong_FromUnsignedLong(crc);
 }
@@ -56,7 +56,7 @@ PyObject* Crc(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "On", &number, &bytes) || !ReadAddress(number, memory)) return nullptr;
   uint32_t crc;
   Py_BEGIN_ALLOW_THREADS;
-  crc = ck::Crc32c(0, memory, static_cast<size_t>(bytes));
+  crc = lowtide::Crc32c(0, memory, static_cast<size_t>(bytes));
   Py_END_ALLOW_THREADS;
   return PyLong_FromUnsignedLong(crc);
 }
@@ -64,7 +64,7 @@ PyObject* Crc(PyObject*, PyObject* args) {
 PyObject* CrcOfBytes(PyObject*, PyObject* args) {
   Py_buffer data;
   if (!PyArg_ParseTuple(args, "y*", &data)) return nullptr;
-  const uint32_t crc = ck::Crc32c(0, data.buf, static_cast<size_t>(data.len));
+  const uint32_t crc = lowtide::Crc32c(0, data.buf, static_cast<size_t>(data.len));
   PyBuffer_Release(&data);
   return PyLong_FromUnsignedLong(crc);
 }
@@ -162,7 +162,7 @@ PyObject* Read(PyObject*, PyObject* args) {
     if (got < 0) error = errno;
     ended = got == 0;
     if (got <= 0) break;
-    crc = ck::Crc32c(crc, out, static_cast<size_t>(got));  // while it is in the cache
+    crc = lowtide::Crc32c(crc, out, static_cast<size_t>(got));  // while it is in the cache
     out += got;
     offset += static_cast<unsigned long long>(got);
     left -= static_cast<size_t>(got);

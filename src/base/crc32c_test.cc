@@ -1,4 +1,4 @@
-#include "checkpoint/crc32c.h"
+#include "base/crc32c.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lowtide::checkpoint {
+namespace lowtide {
 namespace {
 
 uint32_t Slowly(const uint8_t* data, size_t bytes) {
@@ -55,4 +55,4 @@ TEST(Crc32c, CopyCopiesAll) {
 }
 
 }  // namespace
-}  // namespace lowtide::checkpoint
+}  // namespace lowtide

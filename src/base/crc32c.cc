@@ -1,4 +1,4 @@
-#include "checkpoint/crc32c.h"
+#include "base/crc32c.h"
 
 #include <array>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #endif
 
-namespace lowtide::checkpoint {
+namespace lowtide {
 namespace {
 
 constexpr uint32_t kPolynomial = 0x82F63B78;  // reflected
@@ -144,4 +144,4 @@ uint32_t CopyCrc32c(void* to, const void* from, size_t bytes) noexcept {
   return ~state;
 }
 
-}  // namespace lowtide::checkpoint
+}  // namespace lowtide

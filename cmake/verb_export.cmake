@@ -1,0 +1,11 @@
+# `lowtide export --listen` serves by prometheus-cpp. Without the library it says what to install; all else works.
+option(LOWTIDE_PROMETHEUS "Serve metrics over HTTP (needs prometheus-cpp)" ON)
+if(LOWTIDE_PROMETHEUS)
+  find_package(prometheus-cpp CONFIG QUIET)
+  if(TARGET prometheus-cpp::pull)
+    set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cli/export_http.cc PROPERTIES COMPILE_DEFINITIONS LOWTIDE_PROMETHEUS)
+    target_link_libraries(lowtide_cli PRIVATE prometheus-cpp::pull)
+  else()
+    message(STATUS "prometheus-cpp is not here: lowtide export --listen will say so")
+  endif()
+endif()
