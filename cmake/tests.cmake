@@ -11,3 +11,7 @@ foreach(module base finding record series verdict snapshot heap lint plan bisect
     add_test(NAME ${module} COMMAND test_${module})
   endif()
 endforeach()
+
+# Writes rings as many ranks would: tests and benchmarks of what reads them start it.
+add_executable(ring_fleet ${CMAKE_SOURCE_DIR}/tests/fleet/ring_fleet.cc $<TARGET_OBJECTS:lowtide_base> $<TARGET_OBJECTS:lowtide_record>)
+target_link_libraries(ring_fleet PRIVATE Threads::Threads ZLIB::ZLIB ${CMAKE_DL_LIBS})

@@ -89,7 +89,10 @@ report::RankMetrics RankMetricsOf(const Follower::Followed& rank) {
   out.uncounted = counters.untracked_allocs + counters.lost_blocks + counters.lost_marks + counters.lost_workers;
   for (const auto& [name, now] : rank.judge.Now()) {
     auto judged = std::find_if(rank.judgements.begin(), rank.judgements.end(), [&](const auto& judgement) { return judgement.pool == name; });
-    out.pools.push_back(PoolOf(rank.ring, name, now, judged == rank.judgements.end() ? nullptr : &*judged));
+    bool known = judged != rank.judgements.end();
+    out.pools.push_back(PoolOf(rank.ring, name, now, known ? &*judged : nullptr));
+    auto index = static_cast<size_t>(judged - rank.judgements.begin());
+    out.pools.back().explained = known && index < rank.cause.size() && rank.cause[index] != index;
   }
   return out;
 }

@@ -17,7 +17,7 @@ enum Id : size_t {
   kRun, kRunRanks, kUnreadable, kFindings,
   kRank, kRunning, kStart, kSteps, kStepSeconds, kAge, kDropped,
   kBytes, kReserved, kFloor, kCapacity, kDescriptors,
-  kGrowth, kGrowthLower, kGrowthUpper, kVerdict, kWatch, kAlarm, kStepsLeft, kSecondsLeft, kCount
+  kGrowth, kGrowthLower, kGrowthUpper, kVerdict, kExplained, kWatch, kAlarm, kStepsLeft, kSecondsLeft, kCount
 };
 
 using enum MetricKind;
@@ -54,6 +54,7 @@ std::vector<MetricFamily> MakeCatalogue() {
       {"lowtide_pool_growth_lower_bytes_per_step", kGauge, "", "run, rank, pool", "Lower end of the growth's 95 % interval."},
       {"lowtide_pool_growth_upper_bytes_per_step", kGauge, "", "run, rank, pool", "Upper end of the growth's 95 % interval."},
       {"lowtide_pool_verdict", kGauge, "", "run, rank, pool, verdict", "The verdict: 1 for the one that holds, 0 for the others."},
+      {"lowtide_pool_explained", kGauge, "", "run, rank, pool", "1 when the growth is that of another pool, seen here too."},
       {"lowtide_pool_watch", kGauge, "", "run, rank, pool", "1 when the pool grows beyond chance."},
       {"lowtide_pool_alarm", kGauge, "", "run, rank, pool", "1 when a leak runs the memory out within five times the steps seen."},
       {"lowtide_pool_steps_to_oom", kGauge, "", "run, rank, pool", "Steps until the pool is out of memory, where it grows towards a limit."},
@@ -147,6 +148,7 @@ class Builder {
       state.emplace_back("verdict", verdict);
       Add(kVerdict, std::move(state), pool.verdict == verdict ? 1.0 : 0.0);
     }
+    Add(kExplained, labels, pool.explained ? 1.0 : 0.0);
     Add(kWatch, labels, pool.watch ? 1.0 : 0.0);
     Add(kAlarm, labels, pool.alarm ? 1.0 : 0.0);
     Add(kStepsLeft, labels, pool.steps_to_oom);

@@ -20,6 +20,7 @@ struct PoolMetrics {
   std::optional<double> steps_to_oom, seconds_to_oom;
   std::string verdict;  // as findings.json has it; empty: not judged yet
   bool watch = false, alarm = false;
+  bool explained = false;  // another pool's growth shows here too
 };
 
 struct RankMetrics {
