@@ -6,6 +6,7 @@ What it is told comes from the environment, set by ``lowtide run``:
     LOWTIDE_STEPS       end the script after this many steps
     LOWTIDE_CENSUS      0: answer no request for a census
     LOWTIDE_GRADIENTS   0: do not watch gradients
+    LOWTIDE_RANKS       0: do not watch what ranks do together
     LOWTIDE_SHM_DIR     where ring files lie while the run lives (/dev/shm); empty: in the run's folder
     LOWTIDE_MARKS       0: no hooks, only ``lowtide.step()`` counts
     LOWTIDE_FORCE_TABLE 1: remember block sizes in a table (to try the fallback)
@@ -201,8 +202,13 @@ def _first_step():
     failure = track.open_file()
     if failure:
         _trouble(os.environ["LOWTIDE_RUN_DIR"], f"no ring file could be made: {os.strerror(failure)}")
-    track.set_rank(*_rank())
+    who = _rank()
+    track.set_rank(*who)
     track.set_role(ROLE_TRAINER)
+    if (who[2] or 0) > 1 and os.environ.get("LOWTIDE_MARKS") != "0":
+        from lowtide import _ranks
+
+        _ranks.alone()
     if in_multiprocessing_child():  # such processes leave without running atexit's functions
         from multiprocessing.util import Finalize
 
@@ -261,6 +267,9 @@ def note_exit(state, code):
 def at_exit():
     """atexit: how the script ended, and what this process was if it never trained."""
     try:
+        ranks = sys.modules.get("lowtide._ranks")
+        if ranks is not None:
+            ranks.at_exit()
         if not _stepped and not is_worker and track.figures()["step"] == 0 and _is_launcher():
             track.set_role(ROLE_LAUNCHER)
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
@@ -282,6 +291,7 @@ def _is_oom(error):
 def _after_fork():
     global _is_child, _stepped, _exit_noted, is_worker
     _is_child, _stepped, _exit_noted, is_worker = True, False, False, False
-    marks = sys.modules.get("lowtide._marks")
-    if marks is not None:
-        marks.after_fork()
+    for name in ("lowtide._marks", "lowtide._ranks"):
+        module = sys.modules.get(name)
+        if module is not None:
+            module.after_fork()

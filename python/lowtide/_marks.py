@@ -317,6 +317,10 @@ def _hook_distributed():
 def _group_made(token, ok, *args):
     if ok and not _bootstrap.is_worker:
         _track.set_rank(*_bootstrap._rank())
+        if _bootstrap._rank()[2] not in (None, 0, 1):
+            from lowtide import _ranks
+
+            _ranks.begin()
 
 
 def _hook_fallback():

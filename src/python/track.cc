@@ -2,6 +2,9 @@
 // Nothing here raises into user code but `SystemExit`, when a run is asked to end at a step.
 #include "python/track.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <cstring>
 
 #include "record/host.h"
@@ -96,6 +99,20 @@ PyObject* StopAt(PyObject*, PyObject* step) {
 
 PyObject* AddDataWait(PyObject*, PyObject* ns) {
   Recorder::Get().AddDataWait(IntAt(&ns, 1, 0, 0));
+  Py_RETURN_NONE;
+}
+
+bool InMainThread() { return ::syscall(SYS_gettid) == ::getpid(); }
+
+PyObject* EnterWait(PyObject*, PyObject* name) {
+  const char* text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
+  if (text == nullptr) PyErr_Clear();
+  if (InMainThread()) Recorder::Get().EnterWait(text == nullptr ? "" : text);
+  Py_RETURN_NONE;
+}
+
+PyObject* LeaveWait(PyObject*, PyObject*) {
+  if (InMainThread()) Recorder::Get().LeaveWait();
   Py_RETURN_NONE;
 }
 
@@ -216,6 +233,8 @@ PyMethodDef methods[] = {
     {"wants", &Wants, METH_O, "wants(source): whether steps of this source still count"},
     {"stop_at", &StopAt, METH_O, "stop_at(step): answer 8 from this step on; 0 never"},
     {"add_data_wait", &AddDataWait, METH_O, "add_data_wait(nanoseconds)"},
+    {"enter_wait", &EnterWait, METH_O, "enter_wait(name): the main thread begins to wait for other ranks"},
+    {"leave_wait", &LeaveWait, METH_NOARGS, "and goes on; elsewhere than in the main thread both do nothing"},
     {"phase", Method(&SetPhase), METH_FASTCALL, "phase([new]): the one before"},
     {"mark", Method(&Mark), METH_FASTCALL, "mark(kind, edge, epoch=0, value=None, text='')"},
     {"set_epoch", &SetEpoch, METH_O, "set_epoch(epochs ended)"},

@@ -110,6 +110,21 @@ void Recorder::SetRole(Role role) noexcept {
   if (started_) ring_.header()->role = role;
 }
 
+void Recorder::EnterWait(const char* name) noexcept {
+  if (!started_ || wait_depth_++ != 0) return;
+  Control& control = ring_.header()->control;
+  std::snprintf(control.wait_name, sizeof(control.wait_name), "%s", name);
+  ++control.waits;
+  __atomic_store_n(&control.wait_since_ns, MonotonicNs(), __ATOMIC_RELEASE);
+}
+
+void Recorder::LeaveWait() noexcept {
+  if (!started_ || wait_depth_ == 0 || --wait_depth_ != 0) return;
+  Control& control = ring_.header()->control;
+  collective_wait_ns_ += MonotonicNs() - control.wait_since_ns;
+  __atomic_store_n(&control.wait_since_ns, int64_t{0}, __ATOMIC_RELEASE);
+}
+
 uint32_t Recorder::Step(StepSource source) noexcept {
   if (!started_ || source < source_) return 0;
   source_ = source;
@@ -125,8 +140,9 @@ uint32_t Recorder::Step(StepSource source) noexcept {
   record.source = source;
   record.epoch = static_cast<uint16_t>(std::min<uint32_t>(epoch_, UINT16_MAX));
   record.data_wait_us = static_cast<uint32_t>(std::min<int64_t>(data_wait_ns_ / 1000, UINT32_MAX));
+  record.collective_wait_us = static_cast<uint32_t>(std::min<int64_t>(collective_wait_ns_ / 1000, UINT32_MAX));
   record.reserved = 0;
-  data_wait_ns_ = 0;
+  data_wait_ns_ = 0, collective_wait_ns_ = 0;
   SampleHost(record);
   if (workers_ != 0 && worker_budget_.Allows(record.mono_ns)) SampleWorkers(record);
   WriteDevices(record);
@@ -384,7 +400,7 @@ void Recorder::ForkChild() noexcept {
   self.ring_.Abandon();
   self.place_ = RingPlace();
   self.named_rank_ = -1;
-  self.steps_ = 0, self.epoch_ = 0, self.workers_ = 0, self.data_wait_ns_ = 0, self.phase_ = Phase::kStep;
+  self.steps_ = 0, self.epoch_ = 0, self.workers_ = 0, self.data_wait_ns_ = 0, self.collective_wait_ns_ = 0, self.wait_depth_ = 0, self.phase_ = Phase::kStep;
   self.source_ = StepSource::kNone, self.last_ = {};
   if (self.ring_.CreateAnonymous(self.options_.sizes) != 0) {
     self.started_ = false;

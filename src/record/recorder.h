@@ -50,6 +50,9 @@ class Recorder {
   bool Wants(StepSource source) const noexcept { return source >= source_; }
   void StopAt(uint64_t step) noexcept { stop_at_ = step; }
   void AddDataWait(int64_t ns) noexcept { data_wait_ns_ += ns; }
+  // The training thread begins and ends to wait for other ranks; nested waits count once.
+  void EnterWait(const char* name) noexcept;
+  void LeaveWait() noexcept;
 
   Phase phase() const noexcept { return phase_; }
   void SetPhase(Phase phase) noexcept;
@@ -91,7 +94,8 @@ class Recorder {
   Phase phase_ = Phase::kStep;
   uint64_t steps_ = 0, stop_at_ = 0, next_look_ = 8;
   uint32_t epoch_ = 0;
-  int64_t data_wait_ns_ = 0;
+  int64_t data_wait_ns_ = 0, collective_wait_ns_ = 0;
+  uint32_t wait_depth_ = 0;
   uint64_t libraries_ = 0;
   int64_t heap_before_census_ = kAbsent, rss_before_census_ = 0;
   StepRecord last_{};

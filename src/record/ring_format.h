@@ -85,7 +85,11 @@ struct Control {
   uint64_t census_pause_ns;    // the pause that it took
   int64_t census_status;       // 0 done, else -1 no one answers censuses, -2 it failed
   uint64_t stop_at_step;       // outside writes: end the script at this step's boundary; 0 is never
-  uint64_t reserved[10];
+  // What the training thread waits for of other ranks, written by the process.
+  int64_t wait_since_ns;       // CLOCK_MONOTONIC; 0: it does not wait
+  uint64_t waits;              // begun so far
+  char wait_name[32];          // of the newest: "allreduce", "gradients" (a wrapped model's, in backward)
+  uint64_t reserved[4];
 };
 
 struct Counters {              // what was lost, and what was seen
@@ -162,7 +166,8 @@ struct StepRecord {
   uint16_t epoch;              // epochs ended, saturating
   uint32_t data_wait_us;       // time spent waiting for the DataLoader since the step before
   uint32_t own_us;             // time spent by lowtide's own samplers in this step
-  int64_t reserved;
+  uint32_t collective_wait_us; // time spent waiting for other ranks since the step before
+  uint32_t reserved;
 };
 
 struct DeviceRecord {

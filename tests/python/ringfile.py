@@ -5,7 +5,7 @@ import struct
 ABSENT = -(1 << 63)
 STEPS, DEVICES, WORKERS, MARKS, EVENTS, SERIES, DEVICE_SERIES, SHARDS, POOLS, WORKER_TABLE = range(10)
 STEP_FIELDS = ("step mono_ns cpu_bytes cpu_peak_bytes heap_bytes python_blocks rss_bytes shared_bytes shm_used_bytes "
-               "shm_tensor_bytes cpu_blocks fds phase source epoch data_wait_us own_us reserved").split()
+               "shm_tensor_bytes cpu_blocks fds phase source epoch data_wait_us own_us collective_wait_us reserved").split()
 
 
 class RingFile:
@@ -39,7 +39,7 @@ class RingFile:
                 yield struct.unpack_from(layout, self.data, at + 16)
 
     def steps(self):
-        return [dict(zip(STEP_FIELDS, row)) for row in self.records(STEPS, "<Q10qiBBHIIq")]
+        return [dict(zip(STEP_FIELDS, row)) for row in self.records(STEPS, "<Q10qiBBHIIII")]
 
     def marks(self):
         """(kind, edge, step, value, text)"""
