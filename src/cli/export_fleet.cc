@@ -121,9 +121,10 @@ report::RunMetrics Fleet::Metrics(Run& run) const {
 report::FleetMetrics Fleet::Look() {
   auto started = std::chrono::steady_clock::now();
   FindRuns();
+  budget_.Begin();
   report::FleetMetrics out;
   for (auto& [folder, run] : runs_) {
-    run->follower.Refresh();
+    run->follower.Refresh(budget_);
     if (std::string stamp = StampOf(folder); stamp != run->stamp) {
       run->stamp = std::move(stamp);
       run->left = {};

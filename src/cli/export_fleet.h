@@ -45,6 +45,7 @@ class Fleet {
   std::vector<std::string> places_;
   FleetOptions options_;
   std::map<std::string, std::unique_ptr<Run>> runs_;  // by canonical folder
+  JudgeBudget budget_;
   uint64_t left_out_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "cli/follower.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <utility>
 
@@ -8,6 +9,19 @@
 #include "cli/rank_view.h"
 
 namespace lowtide::cli {
+namespace {
+
+constexpr double kMostSaved = 0.2;  // seconds of judging that a long pause allows at once
+
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+void JudgeBudget::Begin() {
+  double now = Now();
+  seconds_ = std::clamp(last_ > 0 ? seconds_ + share_ * (now - last_) : kMostSaved, -kMostSaved, kMostSaved);
+  last_ = now;
+}
 
 void Follower::FindRings() {
   unreadable_.clear();
@@ -26,25 +40,43 @@ void Follower::FindRings() {
   }
 }
 
-void Follower::Update(Rank& rank) {
-  bool fresh = rank.ring.Refresh() > 0;
+void Follower::Read(Rank& rank) {
+  try {
+    if (rank.ring.Refresh() > 0 || rank.judged_at == 0) rank.judge.Update(rank.ring);
+  } catch (const Error&) {
+    // Collected into the run folder while we looked; what was read stays.
+  }
   rank.view = RankViewOf(rank.ring);
-  if (!fresh && !rank.judgements.empty()) return;
-  rank.judge.Update(rank.ring);
-  rank.judgements = rank.judge.Judge(false);
-  rank.cause = Reconcile(rank.judgements);
 }
 
-void Follower::Refresh() {
+void Follower::Judge(Rank& rank, JudgeBudget& budget) {
+  double started = Now();
+  rank.judgements = rank.judge.Judge(false);
+  rank.cause = Reconcile(rank.judgements);
+  rank.judged_step = rank.judge.steps();
+  rank.judged_at = Now();
+  budget.Spend(rank.judged_at - started);
+}
+
+void Follower::Refresh(JudgeBudget& budget) {
   FindRings();
   bool any_runs = false;
+  std::vector<Rank*> waiting;
   for (auto& [process, rank] : ranks_) {
-    try {
-      Update(*rank);
-    } catch (const Error&) {
-      // Collected into the run folder while we looked; what was read stays.
+    Read(*rank);
+    bool runs = rank->view.ended == "still running";
+    any_runs |= runs;
+    if (rank->judge.steps() == rank->judged_step) continue;
+    if (runs && rank->judged_step > 0) {
+      waiting.push_back(rank.get());
+    } else {
+      Judge(*rank, budget);
     }
-    any_runs |= rank->view.ended == "still running";
+  }
+  std::sort(waiting.begin(), waiting.end(), [](const Rank* a, const Rank* b) { return a->judged_at < b->judged_at; });
+  for (Rank* rank : waiting) {
+    if (!budget.Left()) break;
+    Judge(*rank, budget);
   }
   ended_ = !ranks_.empty() && !any_runs;
 }
@@ -67,7 +99,8 @@ std::vector<Follower::Followed> Follower::Ranks() const {
 }
 
 report::RunView Follower::Look() {
-  Refresh();
+  budget_.Begin();
+  Refresh(budget_);
   report::RunView view;
   view.folder = folder_;
   if (!ranks_.empty()) view.command = ranks_.begin()->second->ring.header().script;
