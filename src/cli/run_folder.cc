@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "cli/judge.h"
 #include "cli/rank_files.h"
+#include "cli/ranks_compare.h"
 #include "cli/rank_view.h"
 #include "finding/catalogue.h"
 
@@ -181,6 +182,7 @@ report::RunView JudgeFolder(const std::string& folder, const JudgeOptions& optio
   report::RunView view;
   view.folder = folder;
   std::vector<std::vector<Judgement>> ranks;
+  Ranks together;
   for (const std::string& file : files) {
     std::optional<record::Ring> ring;
     try {
@@ -202,10 +204,15 @@ report::RunView JudgeFolder(const std::string& folder, const JudgeOptions& optio
     judge.Update(*ring);
     ranks.push_back(judge.Judge(!ring->WriterAlive()));
     for (auto& series : judge.Series()) view.series.push_back(std::move(series));
+    together.tracks.push_back(TrackOf(*ring));
+    together.ended &= !ring->WriterAlive();
   }
   AddVerdicts(ranks, view.document);
   ReadRankFiles(folder, view.document);
   PlaceLeaks(view.document);
+  PlaceRankBranches(view.document);
+  together.facts = ReadFacts(folder);
+  CompareRanks(together, view.document);
   AddSilence(view, view.document);
   return view;
 }
