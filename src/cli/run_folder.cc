@@ -2,10 +2,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <exception>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <set>
+#include <thread>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -25,6 +29,7 @@ using verdict::Kind;
 // Below this many steps resident memory alone proves no leak: holes in the C heap make it creep in healthy programs.
 constexpr uint64_t kHostProofSteps = 2000;
 constexpr double kHostProofBytes = 64e6;
+constexpr size_t kRingsPerThread = 8;
 
 double RateOf(const Judgement& judgement) { return judgement.bytes_per_step.value_or(0); }
 
@@ -149,6 +154,71 @@ void AddSilence(const report::RunView& view, finding::Document& document) {
       "在每一步结束时调用 lowtide.step()；`lowtide doctor` 会列出此处可监测的内容"));
 }
 
+// One ring, judged by itself.
+struct JudgedRing {
+  report::RankView rank;
+  std::string script;
+  std::vector<Finding> findings;
+  std::vector<Judgement> judgements;
+  std::vector<report::SeriesView> series;
+  RankTrack track;
+  bool shown = false;  // a process that trained, or should have
+  bool ended = true;
+};
+
+JudgedRing JudgeRing(const std::string& file, const JudgeOptions& options) {
+  JudgedRing out;
+  std::optional<record::Ring> ring;
+  try {
+    ring.emplace(record::Ring::Open(file));
+  } catch (const Error& error) {
+    out.findings.push_back(ToolFinding("LT903", file, error.message(), error.message(), error.remedy(), error.remedy()));
+    return out;
+  }
+  out.rank = RankViewOf(*ring);
+  out.script = ring->header().script;
+  finding::Document document;
+  AddLosses(*ring, document);
+  out.shown = out.rank.role == "trainer" || out.rank.steps > 0;
+  if (out.rank.steps > 0) {
+    AddBlindSpots(*ring, document);
+    out.ended = !ring->WriterAlive();
+    RankJudge judge(options);
+    judge.Update(*ring);
+    out.judgements = judge.Judge(out.ended);
+    out.series = judge.Series();
+    out.track = TrackOf(*ring);
+  }
+  out.findings = std::move(document.findings);
+  return out;
+}
+
+// Rings are independent of each other: some are judged at the same time, in the order of `files`.
+std::vector<JudgedRing> JudgeRings(const std::vector<std::string>& files, const JudgeOptions& options) {
+  std::vector<JudgedRing> judged(files.size());
+  std::atomic<size_t> next{0};
+  std::exception_ptr failure;
+  std::mutex lock;
+  auto work = [&] {
+    for (size_t i = next++; i < files.size(); i = next++) {
+      try {
+        judged[i] = JudgeRing(files[i], options);
+      } catch (...) {
+        std::lock_guard guard(lock);
+        failure = std::current_exception();
+        return;
+      }
+    }
+  };
+  std::vector<std::thread> helpers;
+  size_t threads = std::min<size_t>({std::thread::hardware_concurrency(), 8, files.size() / kRingsPerThread});
+  for (size_t i = 1; i < threads; ++i) helpers.emplace_back(work);
+  work();
+  for (std::thread& helper : helpers) helper.join();
+  if (failure) std::rethrow_exception(failure);
+  return judged;
+}
+
 }  // namespace
 
 std::vector<size_t> Reconcile(std::vector<Judgement>& judgements) {
@@ -183,29 +253,17 @@ report::RunView JudgeFolder(const std::string& folder, const JudgeOptions& optio
   view.folder = folder;
   std::vector<std::vector<Judgement>> ranks;
   Ranks together;
-  for (const std::string& file : files) {
-    std::optional<record::Ring> ring;
-    try {
-      ring.emplace(record::Ring::Open(file));
-      ring->Refresh();
-    } catch (const Error& error) {
-      view.document.findings.push_back(ToolFinding("LT903", file, error.message(), error.message(), error.remedy(), error.remedy()));
-      continue;
-    }
-    report::RankView rank = RankViewOf(*ring);
-    AddLosses(*ring, view.document);
-    if (rank.role != "trainer" && rank.steps == 0) continue;
-    if (view.command.empty()) view.command = ring->header().script;
-    view.seconds = std::max(view.seconds, rank.seconds);
-    view.ranks.push_back(rank);
-    if (rank.steps == 0) continue;
-    AddBlindSpots(*ring, view.document);
-    RankJudge judge(options);
-    judge.Update(*ring);
-    ranks.push_back(judge.Judge(!ring->WriterAlive()));
-    for (auto& series : judge.Series()) view.series.push_back(std::move(series));
-    together.tracks.push_back(TrackOf(*ring));
-    together.ended &= !ring->WriterAlive();
+  for (JudgedRing& ring : JudgeRings(files, options)) {
+    for (Finding& finding : ring.findings) view.document.findings.push_back(std::move(finding));
+    if (!ring.shown) continue;
+    if (view.command.empty()) view.command = ring.script;
+    view.seconds = std::max(view.seconds, ring.rank.seconds);
+    view.ranks.push_back(ring.rank);
+    if (ring.rank.steps == 0) continue;
+    ranks.push_back(std::move(ring.judgements));
+    for (auto& series : ring.series) view.series.push_back(std::move(series));
+    together.tracks.push_back(std::move(ring.track));
+    together.ended &= ring.ended;
   }
   AddVerdicts(ranks, view.document);
   ReadRankFiles(folder, view.document);

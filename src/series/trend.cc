@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 namespace lowtide::series {
 
@@ -73,24 +74,54 @@ double MannKendall::Z(double vif) const {
   return corrected / std::sqrt(variance * vif);
 }
 
+namespace {
+
+// Pairs (i, j), i < j, with y[i] > y[j]; leaves y sorted (Knight's method, JASA 61, 1966).
+uint64_t SortCountingFalls(std::span<double> y, std::span<double> scratch) {
+  if (y.size() <= 16) {
+    uint64_t falls = 0;
+    for (size_t i = 1; i < y.size(); ++i) {
+      const double value = y[i];
+      size_t at = i;
+      for (; at > 0 && y[at - 1] > value; --at) y[at] = y[at - 1];
+      y[at] = value;
+      falls += i - at;
+    }
+    return falls;
+  }
+  const size_t half = y.size() / 2;
+  uint64_t falls = SortCountingFalls(y.first(half), scratch.first(half)) + SortCountingFalls(y.subspan(half), scratch.subspan(half));
+  size_t left = 0, right = half, out = 0;
+  while (left < half && right < y.size()) {
+    const bool fall = y[left] > y[right];
+    if (fall) falls += half - left;
+    scratch[out++] = fall ? y[right++] : y[left++];
+  }
+  std::copy(y.begin() + static_cast<ptrdiff_t>(left), y.begin() + static_cast<ptrdiff_t>(half), scratch.begin() + static_cast<ptrdiff_t>(out));
+  std::copy(scratch.begin(), scratch.begin() + static_cast<ptrdiff_t>(right), y.begin());
+  return falls;
+}
+
+}  // namespace
+
 MannKendall MannKendallOf(std::span<const double> y) {
   MannKendall out;
-  long s = 0;
-  for (size_t i = 0; i < y.size(); ++i)
-    for (size_t j = i + 1; j < y.size(); ++j) s += (y[j] > y[i]) - (y[j] < y[i]);
-  out.s = static_cast<double>(s);
-  double n = static_cast<double>(y.size());
-  out.variance = n * (n - 1) * (2 * n + 5) / 18;
-  static thread_local std::vector<double> sorted;
+  static thread_local std::vector<double> sorted, scratch;
   sorted.assign(y.begin(), y.end());
-  std::sort(sorted.begin(), sorted.end());
+  scratch.resize(y.size());
+  const double falls = static_cast<double>(SortCountingFalls(sorted, scratch));
+  const double n = static_cast<double>(y.size());
+  double ties = 0;
+  out.variance = n * (n - 1) * (2 * n + 5) / 18;
   for (size_t i = 0; i < sorted.size();) {
     size_t j = i;
     while (j < sorted.size() && sorted[j] == sorted[i]) ++j;
     double t = static_cast<double>(j - i);
     out.variance -= t * (t - 1) * (2 * t + 5) / 18;
+    ties += t * (t - 1) / 2;
     i = j;
   }
+  out.s = n * (n - 1) / 2 - ties - 2 * falls;
   return out;
 }
 

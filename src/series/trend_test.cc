@@ -41,6 +41,20 @@ TEST(Trend, MannKendallIsBlindToMonotoneMaps) {
   EXPECT_EQ(MannKendallOf(reversed).s, -MannKendallOf(y).s);
 }
 
+TEST(Trend, MannKendallCountsEveryPair) {
+  std::mt19937 random(5);
+  for (size_t n : {0, 1, 2, 15, 16, 17, 33, 100, 513}) {
+    for (int levels : {1, 3, 1000000}) {
+      std::vector<double> y(n);
+      for (double& v : y) v = static_cast<double>(random() % static_cast<unsigned>(levels));
+      double s = 0;
+      for (size_t i = 0; i < n; ++i)
+        for (size_t j = i + 1; j < n; ++j) s += (y[j] > y[i]) - (y[j] < y[i]);
+      EXPECT_EQ(MannKendallOf(y).s, s) << n << " values of " << levels;
+    }
+  }
+}
+
 TEST(Trend, ConstantSeriesHasNoTrend) {
   std::vector<double> y(30, 5.0);
   EXPECT_EQ(MannKendallOf(y).Z(), 0);
