@@ -34,14 +34,22 @@ void Observer::Poll() noexcept {
       // The ring went away or is being replaced; the report at the end reads it again.
     }
   }
+  if (ranks_.size() < 2) return;
+  std::vector<const record::Ring*> rings;
+  for (const auto& [pid, rank] : ranks_) rings.push_back(&rank->ring);
+  together_.Look(rings);
 }
 
 void Observer::FindRings() {
   next_scan_ = Clock::now() + kScanEvery;
   for (const std::string& path : record::ListRings(folder_)) {
-    record::Ring ring = record::Ring::Open(path);
-    int64_t pid = ring.header().pid;
-    if (pid > 0 && !ranks_.count(pid)) ranks_[pid] = std::make_unique<Rank>(std::move(ring), options_.judge);
+    try {
+      record::Ring ring = record::Ring::Open(path);
+      int64_t pid = ring.header().pid;
+      if (pid > 0 && !ranks_.count(pid)) ranks_[pid] = std::make_unique<Rank>(std::move(ring), options_.judge);
+    } catch (const Error&) {
+      // Not whole yet, or of another machine, whose memory we do not see: the others are looked after all the same.
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/terminal.h"
 #include "cli/judge.h"
+#include "cli/ranks_live.h"
 #include "record/ring_reader.h"
 
 namespace lowtide::cli {
@@ -25,7 +26,8 @@ struct ObserverOptions {
 class Observer {
  public:
   Observer(std::string folder, ObserverOptions options, Terminal terminal)
-      : folder_(std::move(folder)), options_(options), terminal_(terminal) {}
+      : folder_(std::move(folder)), options_(options), terminal_(terminal),
+        together_(folder_, options_.alarms, terminal_, options_.lang) {}
 
   // Does what is due now; call it every few milliseconds. Never throws: a rank that cannot be read is left alone.
   void Poll() noexcept;
@@ -53,6 +55,7 @@ class Observer {
   ObserverOptions options_;
   Terminal terminal_;
   std::map<int64_t, std::unique_ptr<Rank>> ranks_;  // by pid
+  RankWatch together_;
   Clock::time_point next_scan_{};
   uint64_t steps_ = 0;
 };

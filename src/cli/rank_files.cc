@@ -134,6 +134,17 @@ bool Matches(const std::string& name, const std::string& prefix, const std::stri
 
 }  // namespace
 
+void ForgetRankFiles(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    std::string name = entry.path().filename().string();
+    bool left = Matches(name, "holders-", ".json") || Matches(name, "findings-", ".jsonl") || Matches(name, "facts-", ".jsonl") ||
+                Matches(name, "stacks-", ".txt") || Matches(name, "trouble-", ".txt");
+    std::error_code ignored;
+    if (left) fs::remove(entry.path(), ignored);
+  }
+}
+
 void ReadRankFiles(const std::string& folder, finding::Document& document) {
   std::error_code error;
   std::vector<std::string> files;

@@ -13,7 +13,8 @@ using Compare = void (*)(const Ranks&, finding::Document&);
 
 constexpr Compare kComparisons[] = {
     &CompareSamplers, &CompareRows,   &CompareBatches,     &CompareParameters, &CompareUnused,
-    &CompareDevices,  &CompareBuffers, &CompareCollectives, &CompareTimes,      &CompareMemory,
+    &CompareDevices,  &CompareBuffers, &CompareCollectives, &CompareEnds,       &CompareTimes,
+    &CompareMemory,
 };
 
 std::string Listed(std::vector<int>& ranks) {
@@ -76,6 +77,14 @@ RankTrack TrackOf(const record::Ring& ring) {
     before = &record;
   }
   AddPools(ring, track);
+  const record::FileHeader& header = ring.header();
+  track.pid = header.pid;
+  track.last_step = ring.steps().empty() ? 0 : ring.steps().back().step;
+  using End = RankTrack::End;
+  track.end = header.exit_state == record::ExitState::kException ? End::kException
+              : header.exit_state != record::ExitState::kRunning ? End::kInOrder
+              : ring.WriterAlive()                               ? End::kRunning
+                                                                 : End::kWithoutWord;
   return track;
 }
 
@@ -92,6 +101,18 @@ finding::Finding RankFinding(const char* code, std::string message, std::string 
   out.help = std::move(help);
   out.help_zh = std::move(help_zh);
   out.fingerprint = finding::Fingerprint(code, {cause});
+  return out;
+}
+
+finding::Finding DeathFinding(int rank, int pid, const std::string& host, uint64_t step, const std::vector<int>& others) {
+  finding::Finding out = RankFinding(
+      "LT616",
+      fmt::format("rank {} (pid {} on {}) ended without a word after step {}, while {} {} still there: it was killed (out of memory, kill -9, a crash in native "
+                  "code) or called os._exit", rank, pid, host, step, RankList(others), others.size() == 1 ? "was" : "were"),
+      fmt::format("rank {}（{} 上的进程 {}）在第 {} 步之后突然终止，而其他 rank 仍在运行：可能被杀死（内存不足、kill -9）或本地代码崩溃", rank, host, pid, step),
+      "look for the kernel's word (dmesg | grep -i 'killed process'), the job scheduler's, and a core dump; `lowtide report` shows this rank's memory up to its end",
+      "查看内核日志（dmesg | grep -i 'killed process'）、作业调度器日志与核心转储；`lowtide report` 会显示该 rank 终止前的内存", fmt::format("died {}", rank));
+  out.evidence = {{"last_step", static_cast<double>(step), ""}};
   return out;
 }
 

@@ -26,6 +26,9 @@ struct RankTrack {
   std::map<uint64_t, Step> steps;
   std::map<std::string, double> peak, floor;  // by pool ("cpu", "cuda"): the most ever, the least in the second half; bytes
   std::map<std::string, double> capacity;
+  int pid = 0;
+  uint64_t last_step = 0;
+  enum class End { kRunning, kInOrder, kException, kWithoutWord } end = End::kRunning;
 };
 
 RankTrack TrackOf(const record::Ring& ring);
@@ -44,6 +47,9 @@ std::string RankListZh(std::vector<int> ranks);
 finding::Finding RankFinding(const char* code, std::string message, std::string message_zh, std::string help,
                              std::string help_zh, const std::string& cause);
 
+// LT616: a rank that died while `others` were there.
+finding::Finding DeathFinding(int rank, int pid, const std::string& host, uint64_t step, const std::vector<int>& others);
+
 // Adds what the comparison of `ranks` shows. Nothing for a run of one rank.
 void CompareRanks(const Ranks& ranks, finding::Document& document);
 
@@ -60,6 +66,7 @@ void CompareUnused(const Ranks& ranks, finding::Document& document);      // LT6
 void CompareDevices(const Ranks& ranks, finding::Document& document);     // LT610
 void CompareBuffers(const Ranks& ranks, finding::Document& document);     // LT611
 void CompareCollectives(const Ranks& ranks, finding::Document& document); // LT617
+void CompareEnds(const Ranks& ranks, finding::Document& document);        // LT616
 // ranks_time.cc
 void CompareTimes(const Ranks& ranks, finding::Document& document);       // LT613
 // ranks_memory.cc

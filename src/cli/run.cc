@@ -17,6 +17,7 @@
 #include "cli/judge.h"
 #include "cli/launch.h"
 #include "cli/observer.h"
+#include "cli/rank_files.h"
 #include "record/run_folder.h"
 #include "report/phrases.h"
 #include "report/text.h"
@@ -74,6 +75,7 @@ class Session {
     }
     if (Usable(wanted)) {
       for (const std::string& old : record::ListRings(wanted)) fs::remove(old);
+      ForgetRankFiles(wanted);
       folder_ = wanted;
       return;
     }
