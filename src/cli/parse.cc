@@ -17,6 +17,7 @@
 #include "cli/explain.h"
 #include "cli/export.h"
 #include "cli/lint.h"
+#include "cli/plan.h"
 #include "cli/report.h"
 #include "cli/run.h"
 #include "cli/snapshot.h"
@@ -206,6 +207,72 @@ void AddLint(Context context) {
   verb->callback([=] { context.work = [=] { return Lint(*options, context.common); }; });
 }
 
+void AddPlanModel(CLI::App* verb, const std::shared_ptr<PlanOptions>& options) {
+  verb->add_option("model", options->model, "a config.json, a folder with one, or a known name such as llama3.1-8b");
+  verb->add_option("--params", options->params, "count of parameters, such as 7B");
+  verb->add_option("--layers", options->layers, "layers");
+  verb->add_option("--hidden", options->hidden, "hidden size");
+  verb->add_option("--heads", options->heads, "attention heads");
+  verb->add_option("--kv-heads", options->kv_heads, "key-value heads");
+  verb->add_option("--head-dim", options->head_dim, "size of a head");
+  verb->add_option("--ffn", options->ffn, "inner size of the MLP");
+  verb->add_option("--vocab", options->vocab, "size of the vocabulary");
+  verb->add_option("--experts", options->experts, "experts per layer");
+  verb->add_option("--experts-per-token", options->experts_per_token, "experts that a token goes to");
+  verb->add_option("--expert-ffn", options->expert_ffn, "inner size of an expert");
+  verb->add_option("--tied", options->tied, "whether head and embedding are one: true or false");
+  verb->add_option("--lora-rank", options->lora_rank, "LoRA on every linear map, the rest frozen");
+  verb->add_option("--base-bits", options->base_bits, "bits of a frozen weight under LoRA (default 16)");
+}
+
+void AddPlanJob(CLI::App* verb, const std::shared_ptr<PlanOptions>& options) {
+  verb->add_option("--gpus", options->gpus, "GPUs, all together");
+  verb->add_option("--gpus-per-node", options->gpus_per_node, "GPUs of one machine (default 8)");
+  verb->add_option("--gpu", options->gpu, "kind of GPU: h100, a100-80, 4090 ...");
+  verb->add_option("--gpu-memory", options->gpu_memory, "memory of a GPU, such as 80GiB")->transform(Size());
+  verb->add_option("--strategy", options->strategy, "single, ddp, zero1, zero2, zero3, fsdp, hsdp or megatron (default: choose)");
+  verb->add_option("--tp", options->tp, "tensor-parallel GPUs");
+  verb->add_option("--pp", options->pp, "pipeline stages");
+  verb->add_option("--cp", options->cp, "context-parallel GPUs");
+  verb->add_option("--ep", options->ep, "expert-parallel GPUs");
+  verb->add_option("--shard", options->shard, "GPUs that share one copy of the states (hsdp)");
+  verb->add_flag("--sequence-parallel", options->sequence_parallel, "norms split over the tensor-parallel GPUs, too");
+  verb->add_flag("--distributed-optimizer", options->distributed_optimizer, "megatron: optimizer split over data-parallel GPUs");
+  verb->add_option("--offload", options->offload, "what lies on the CPU: none, optimizer, parameters or all");
+  verb->add_option("--precision", options->precision, "bf16, fp16, fp8 (mixed), fp32, bf16-pure or bf16-master (default bf16)");
+  verb->add_option("--optimizer", options->optimizer, "adamw, adam8bit, sgd, momentum, adafactor, lion or muon");
+  verb->add_flag("--optimizer-in-backward", options->optimizer_in_backward, "step each weight inside the backward pass");
+  verb->add_flag("--foreach", options->foreach, "the optimizer's step makes temporaries for all weights at once");
+  verb->add_option("--checkpoint", options->checkpoint, "activations: none, selective, full or offload (default: choose)");
+  verb->add_option("--code", options->code, "eager (Hugging Face), compile or fused kernels (default eager; megatron fused)");
+  verb->add_option("--logits", options->logits, "whole, fused (or compiled) or chunked loss");
+  verb->add_option("--attention", options->attention, "flash, or eager with its s x s scores");
+  verb->add_option("--micro-batch", options->micro_batch, "sequences per GPU and pass (default 1)");
+  verb->add_option("--seq-len", options->seq_len, "tokens of a sequence (default 2048)");
+  verb->add_option("--accumulate", options->accumulate, "micro batches per step");
+}
+
+void AddPlan(Context context) {
+  auto* verb = context.app.add_subcommand("plan", "memory per GPU before the run: each term, which strategies fit, which is cheapest");
+  auto options = std::make_shared<PlanOptions>();
+  verb->footer("lowtide plan llama3.1-8b --gpus 8 --gpu h100\nlowtide plan config.json --gpus 64 --gpu a100-80 --seq-len 8192\n"
+               "lowtide plan [OPTIONS] --measure SCRIPT [ARGS...]");
+  AddPlanModel(verb, options);
+  AddPlanJob(verb, options);
+  verb->add_flag("--states-only", options->states_only, "only weights, gradients and optimizer");
+  verb->add_option("--counting", options->counting, "lowtide, or deepspeed: states as its estimators count them");
+  verb->add_option("--largest-layer", options->largest_layer, "its parameters, for --counting deepspeed");
+  verb->add_option("--format", options->format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  verb->add_flag("--measure", options->measure, "last option: run the script that follows for a few steps, and correct the plan");
+  verb->add_option("--steps", options->steps, "steps of --measure (default 4)")->check(CLI::Range(2, 1000));
+  verb->add_option("--python", options->python, "the interpreter of --measure");
+  verb->callback([=] {
+    options->command = context.command;
+    if (options->measure && options->command.empty()) throw CLI::RequiredError("SCRIPT after --measure");
+    context.work = [=] { return Plan(*options, context.common); };
+  });
+}
+
 void AddDoctor(Context context) {
   auto* verb = context.app.add_subcommand("doctor", "what this machine and this PyTorch can be watched for, and what not");
   auto options = std::make_shared<DoctorOptions>();
@@ -239,6 +306,7 @@ constexpr void (*kVerbs[])(Context) = {
     AddVerdict,
     AddSnapshot,
     AddLint,
+    AddPlan,
     AddCheckpoint,
     AddDoctor,
     AddExplain,
@@ -258,6 +326,11 @@ bool TakesValue(CLI::App* verb, const std::string& word) {
 // Moves that rest from `words` to `command`; true when it came after `--`.
 bool SplitCommand(CLI::App& app, std::vector<std::string>& words, std::vector<std::string>& command) {
   auto at = words.begin();
+  if (auto measure = std::find(at, words.end(), "--measure"); measure != words.end() && std::find(at, measure, "plan") != measure && std::find(at, measure, "run") == measure) {
+    command.assign(measure + 1, words.end());
+    words.erase(measure + 1, words.end());
+    return false;
+  }
   CLI::App* verb = nullptr;
   for (; at != words.end(); ++at) {
     if (!verb) {
