@@ -10,11 +10,14 @@
 
 #include "base/error.h"
 #include "cli/rank_files.h"
+#include "cli/ranks_compare.h"
 
 namespace lowtide::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr double kCompareEvery = 60;  // seconds
 
 // Seconds since a file (or what a link leads to) was last changed; 0 when that cannot be said.
 double AgeOf(const fs::path& path) {
@@ -94,7 +97,35 @@ void Fleet::NameRuns() {
   }
 }
 
-report::RunMetrics Fleet::Metrics(Run& run) const {
+void Fleet::ReadFiles(const std::string& folder, Run& run) const {
+  std::string stamp = StampOf(folder);
+  if (stamp == run.stamp) return;
+  run.stamp = std::move(stamp);
+  run.left = {};
+  ReadRankFiles(folder, run.left);
+}
+
+// Ranks are compared over all their steps: now and then, and once more when they have ended.
+void Fleet::Compare(const std::string& folder, Run& run) const {
+  double now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  bool last = run.follower.Ended() && !run.compared_ended;
+  if (!last && (run.follower.Ended() || (run.compared_at > 0 && now < run.compared_at + kCompareEvery))) return;
+  auto followed = run.follower.Ranks();
+  if (followed.size() < 2) return;
+  Ranks together;
+  for (const Follower::Followed& rank : followed) {
+    if (rank.view.steps > 0) together.tracks.push_back(TrackOf(rank.ring));
+  }
+  together.facts = ReadFacts(folder);
+  together.ended = run.follower.Ended();
+  finding::Document document;
+  CompareRanks(together, document);
+  run.compared = std::move(document.findings);
+  run.compared_at = now;
+  run.compared_ended = together.ended;
+}
+
+report::RunMetrics Fleet::Metrics(const Run& run) const {
   report::RunMetrics out;
   out.run = run.label;
   finding::Document document;
@@ -113,6 +144,7 @@ report::RunMetrics Fleet::Metrics(Run& run) const {
   }
   AddVerdicts(judged, document);
   document.findings.insert(document.findings.end(), run.left.findings.begin(), run.left.findings.end());
+  document.findings.insert(document.findings.end(), run.compared.begin(), run.compared.end());
   for (const auto& finding : document.findings) ++out.findings[{finding.code, finding::SeverityName(finding.severity)}];
   out.unreadable_files = run.follower.unreadable().size();
   return out;
@@ -125,11 +157,8 @@ report::FleetMetrics Fleet::Look() {
   report::FleetMetrics out;
   for (auto& [folder, run] : runs_) {
     run->follower.Refresh(budget_);
-    if (std::string stamp = StampOf(folder); stamp != run->stamp) {
-      run->stamp = std::move(stamp);
-      run->left = {};
-      ReadRankFiles(folder, run->left);
-    }
+    ReadFiles(folder, *run);
+    Compare(folder, *run);
     out.runs.push_back(Metrics(*run));
   }
   out.runs_left_out = left_out_;

@@ -35,12 +35,17 @@ class Fleet {
     std::string label;
     std::string stamp;            // of the files that the ranks left
     finding::Document left;       // what they say
+    std::vector<finding::Finding> compared;  // between ranks (LT6xx)
+    double compared_at = 0;       // seconds, monotonic; 0: never
+    bool compared_ended = false;  // after the last step
   };
 
   void FindRuns();
   void NameRuns();
   bool Old(const std::string& folder) const;
-  report::RunMetrics Metrics(Run& run) const;
+  void ReadFiles(const std::string& folder, Run& run) const;
+  void Compare(const std::string& folder, Run& run) const;
+  report::RunMetrics Metrics(const Run& run) const;
 
   std::vector<std::string> places_;
   FleetOptions options_;

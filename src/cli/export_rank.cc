@@ -50,13 +50,13 @@ std::optional<double> ReservedOf(const record::Ring& ring, const std::string& po
   return std::nullopt;
 }
 
-report::PoolMetrics PoolOf(const record::Ring& ring, const std::string& name, double now, const verdict::Judgement* judgement) {
+report::PoolMetrics PoolOf(const record::Ring& ring, const std::string& name, RankJudge::Level level, const verdict::Judgement* judgement) {
   report::PoolMetrics pool;
   pool.pool = name;
-  pool.now = now;
+  pool.now = level.now;
+  pool.floor = level.floor;
   pool.reserved = ReservedOf(ring, name);
   if (!judgement) return pool;
-  if (judgement->readings > 0) pool.floor = judgement->level;
   pool.capacity = judgement->capacity;
   pool.growth = judgement->bytes_per_step;
   if (judgement->interval) {
@@ -87,10 +87,10 @@ report::RankMetrics RankMetricsOf(const Follower::Followed& rank) {
   out.overwritten = rank.ring.loss().overwritten;
   const record::Counters& counters = header.counters;
   out.uncounted = counters.untracked_allocs + counters.lost_blocks + counters.lost_marks + counters.lost_workers;
-  for (const auto& [name, now] : rank.judge.Now()) {
+  for (const auto& [name, level] : rank.judge.Now()) {
     auto judged = std::find_if(rank.judgements.begin(), rank.judgements.end(), [&](const auto& judgement) { return judgement.pool == name; });
     bool known = judged != rank.judgements.end();
-    out.pools.push_back(PoolOf(rank.ring, name, now, known ? &*judged : nullptr));
+    out.pools.push_back(PoolOf(rank.ring, name, level, known ? &*judged : nullptr));
     auto index = static_cast<size_t>(judged - rank.judgements.begin());
     out.pools.back().explained = known && index < rank.cause.size() && rank.cause[index] != index;
   }

@@ -305,6 +305,7 @@ void RankJudge::Show(Pool& pool, uint64_t step, double value) {
   pool.now = value;
   if (!pool.shown.empty() && step < pool.shown.back().step + pool.stride) {
     pool.shown.back().value = std::max(pool.shown.back().value, value);
+    pool.shown.back().low = std::min(pool.shown.back().low, value);
     return;
   }
   pool.shown.push_back({step, value, value});
@@ -342,12 +343,18 @@ bool RankJudge::Suspicious() {
   return false;
 }
 
-std::map<std::string, double> RankJudge::Now() const {
-  std::map<std::string, double> now;
+std::map<std::string, RankJudge::Level> RankJudge::Now() const {
+  std::map<std::string, Level> levels;
   for (const auto& [name, pool] : pools_) {
-    if (name != "python" && name != "rest") now[name] = pool.now;
+    if (name == "python" || name == "rest") continue;
+    Level level{pool.now, pool.now};
+    size_t stretch = std::max<size_t>(8, pool.shown.size() / 16);
+    for (size_t i = pool.shown.size() - std::min(stretch, pool.shown.size()); i < pool.shown.size(); ++i) {
+      level.floor = std::min(level.floor, pool.shown[i].low);
+    }
+    levels[name] = level;
   }
-  return now;
+  return levels;
 }
 
 std::vector<report::SeriesView> RankJudge::Series() const {

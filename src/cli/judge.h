@@ -32,8 +32,11 @@ class RankJudge {
   bool Suspicious();
   uint64_t steps() const { return last_step_; }
   std::vector<report::SeriesView> Series() const;
-  // The newest figure of each pool: bytes, of `fds` a number.
-  std::map<std::string, double> Now() const;
+  // A pool's newest figure, and the lower edge of the newest stretch: bytes, of `fds` numbers.
+  struct Level {
+    double now = 0, floor = 0;
+  };
+  std::map<std::string, Level> Now() const;
 
  private:
   struct Pool {
