@@ -15,6 +15,7 @@ _LATER = {  # public name -> submodule that has it
     "snapshot": "_snapshot",
     "LeakError": "_why", "holders": "_why", "why": "_why",
     "Gradients": "gradients",
+    "plan": "_plan",
     "Checkpointer": "checkpoint", "CheckpointError": "checkpoint", "PerSample": "checkpoint", "Resumable": "checkpoint",
     "ShardedCheckpointer": "checkpoint_sharded", "import_checkpoint": "checkpoint_import",
     "GracefulExit": "exit", "Monitor": "monitor", "keep": "monitor",
@@ -55,6 +56,8 @@ class phase:
 
 
 def __getattr__(name):
+    if name == "distributed":
+        return importlib.import_module("lowtide.distributed")
     if name in _LATER:
         return getattr(importlib.import_module("lowtide." + _LATER[name]), name)
     raise AttributeError(f"module 'lowtide' has no attribute {name!r}")

@@ -13,8 +13,8 @@ namespace {
 constexpr double kScore = 0.75;        // the best rank's own time over this one's
 constexpr size_t kFewest = 30;         // steps that all ranks have
 constexpr uint64_t kWarmUp = 10;       // first steps, left out
-constexpr double kLeastSeconds = 1e-3; // of excess a step
-constexpr double kLeastShare = 0.1;    // of a step that the excess must take
+constexpr double kLeastSeconds = 4e-3; // of excess a step: less comes from sharing a machine
+constexpr double kLeastShare = 0.15;   // of a step that the excess must take
 
 struct Figures {
   double seconds = 0, data = 0, collective = 0, compute = 0, own = 0;  // medians, seconds
