@@ -110,7 +110,7 @@ Strategy StrategyOf(const PlanOptions& options) {
 
 void SetPrecision(const PlanOptions& options, Setup& setup) {
   using W = Weights;
-  setup.weights = Choose<W>("--precision", options.precision,
+  setup.weights = Choose<W>("--precision", options.precision.empty() ? "bf16" : options.precision,
                             {{"bf16", W::kMixed}, {"fp16", W::kMixed}, {"fp8", W::kMixed}, {"fp32", W::kFp32}, {"bf16-pure", W::kPure}, {"fp16-pure", W::kPure},
                              {"fp8-pure", W::kPure}, {"bf16-master", W::kMaster}, {"fp16-master", W::kMaster}, {"fp8-master", W::kMaster}});
   setup.fp8 = options.precision.starts_with("fp8");
@@ -157,12 +157,12 @@ Setup SetupOf(const PlanOptions& options) {
   SetPrecision(options, setup);
   SetCode(options, setup);
   using O = Optimizer;
-  setup.optimizer = Choose<O>("--optimizer", options.optimizer,
+  setup.optimizer = Choose<O>("--optimizer", options.optimizer.empty() ? "adamw" : options.optimizer,
                               {{"adamw", O::kAdamW}, {"adam", O::kAdamW}, {"adam8bit", O::kAdam8bit}, {"sgd", O::kSgd}, {"momentum", O::kMomentum},
                                {"adafactor", O::kAdafactor}, {"lion", O::kLion}, {"muon", O::kMuon}});
   setup.optimizer_in_backward = options.optimizer_in_backward;
   setup.step = options.foreach ? StepKind::kForeach : StepKind::kFused;
-  setup.micro_batch = options.micro_batch;
+  setup.micro_batch = options.micro_batch.value_or(1);
   setup.sequence = options.seq_len ? options.seq_len : 2048;
   setup.accumulate = options.accumulate;
   setup.lora_rank = options.lora_rank;

@@ -9,7 +9,7 @@
 
 namespace lowtide::cli {
 
-// Sizes that are 0 were not given.
+// Sizes that are 0 and words that are empty were not given.
 struct PlanOptions {
   std::string model;         // config.json, a folder with one, or a known name
   std::string params;        // "7B"
@@ -22,9 +22,10 @@ struct PlanOptions {
   std::string strategy;      // empty: choose
   uint64_t tp = 1, pp = 1, cp = 1, ep = 1, shard = 0;
   bool sequence_parallel = false, distributed_optimizer = false;
-  std::string offload = "none", precision = "bf16", optimizer = "adamw", checkpoint, code, logits, attention = "flash";
+  std::string offload = "none", precision, optimizer, checkpoint, code, logits, attention = "flash";
   bool optimizer_in_backward = false, foreach = false;
-  uint64_t micro_batch = 1, seq_len = 0, accumulate = 1;
+  std::optional<uint64_t> micro_batch;
+  uint64_t seq_len = 0, accumulate = 1;
   uint64_t lora_rank = 0;
   double base_bits = 16;
   bool states_only = false;

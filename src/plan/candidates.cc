@@ -29,6 +29,7 @@ class Enumerator {
       OneGpu();
     } else {
       DataParallel();
+      if (base_.measured_per_sample) return std::move(variants_);  // nothing is known of the layers
       Tensor();
       Pipeline();
       Context();

@@ -57,9 +57,18 @@ Candidate Evaluate(const Request& request, const Variant& variant) {
   return candidate;
 }
 
+// Tensor and pipeline parallelism change the model's code and the library that runs it: they must save this much time to be
+// put before what wraps the model as it is.
+double Effort(const Candidate& candidate) {
+  if (candidate.kind.find("tp") != std::string::npos || candidate.kind.find("pp") != std::string::npos) return candidate.kind == "tp-fsdp" ? 1.15 : 1.25;
+  return candidate.kind.find("cp") != std::string::npos || candidate.kind.find("ep") != std::string::npos ? 1.1 : 1;
+}
+
+double Order(const Candidate& candidate) { return candidate.cost.seconds_per_token * Effort(candidate); }
+
 bool Better(const Candidate& a, const Candidate& b) {
   if (a.fit != b.fit) return a.fit < b.fit;
-  if (a.fit == Fit::kFits) return a.cost.seconds_per_token < b.cost.seconds_per_token;
+  if (a.fit == Fit::kFits) return Order(a) < Order(b);
   return a.estimate.Peak() < b.estimate.Peak();
 }
 
@@ -99,10 +108,10 @@ Text PopularReason(const Plan& plan, const Popular& popular) {
                         FormatBytes(theirs.estimate.Peak()), FormatBytes(plan.request.capacity), FormatBytes(states))};
   }
   if (plan.chosen && plan.candidates[*plan.chosen].kind == theirs.kind) return {"the arithmetic agrees here", "此处与计算一致"};
-  if (!plan.chosen) return {"it fits; see the table for what it costs", "放得下；代价见表"};
+  if (!plan.chosen) return {"see the table for what it costs", "代价见表"};
   const double slower = theirs.cost.seconds_per_token / plan.candidates[*plan.chosen].cost.seconds_per_token;
-  return {fmt::format("it fits, but costs about {:.1f} times the time of {}: {}", slower, Describe(plan.candidates[*plan.chosen].estimate.setup), CostLine(theirs).en),
-          fmt::format("放得下，但用时约为 {} 的 {:.1f} 倍：{}", Describe(plan.candidates[*plan.chosen].estimate.setup), slower, CostLine(theirs).zh)};
+  return {fmt::format("about {:.1f} times the time of {}: {}", slower, Describe(plan.candidates[*plan.chosen].estimate.setup), CostLine(theirs).en),
+          fmt::format("用时约为 {} 的 {:.1f} 倍：{}", Describe(plan.candidates[*plan.chosen].estimate.setup), slower, CostLine(theirs).zh)};
 }
 
 void AddPopular(Plan& plan) {

@@ -79,8 +79,10 @@ class Writer {
 
   void Row(const std::string& name, double bytes, double whole, const std::string& how) {
     const std::string share = whole > 0 ? fmt::format("{:.1f} %", 100 * bytes / whole) : "";
-    const int left = Width() - 52;
-    Line("  " + FitLeft(name, 34) + FitRight(FormatBytes(bytes), 9) + FitRight(share, 8) + "  " + CutTo(how, std::max(left, 20)));
+    std::vector<std::string> lines = WrapTo(how, std::max(Width() - 55, 20));
+    if (lines.empty()) lines.emplace_back();
+    Line("  " + FitLeft(name, 34) + FitRight(FormatBytes(bytes), 9) + FitRight(share, 8) + "  " + lines[0]);
+    for (size_t i = 1; i < lines.size(); ++i) Line(std::string(55, ' ') + lines[i]);
   }
 
   void Terms() {
@@ -119,7 +121,7 @@ class Writer {
   void StrategyRow(const std::string& strategy, const std::string& recompute, const std::string& needs, const std::string& verdict, const std::string& batch,
                    const std::optional<Fit>& fit) {
     const std::string word = FitLeft(verdict, 19);
-    Line("  " + FitLeft(strategy, 36) + FitLeft(recompute, 15) + FitRight(needs, 9) + "  " + (fit ? Coloured(*fit, word) : word) + FitRight(batch, 9));
+    Line("  " + FitLeft(strategy, 38) + FitLeft(recompute, 15) + FitRight(needs, 9) + "  " + (fit ? Coloured(*fit, word) : word) + FitRight(batch, 9));
   }
 
   void Strategies() {
