@@ -50,11 +50,13 @@ def _loaded(loader, ok):
 
 
 def shm_prefix(directory):
-    """How the run's files in /dev/shm begin: FNV-1a of the folder's real path (as record/run_folder.cc has it)."""
+    """How the run's files in /dev/shm begin: FNV-1a of the folder's real path, and the host (as record/run_folder.cc has it)."""
     value = 14695981039346656037
     for byte in os.fsencode(os.path.realpath(directory)):
         value = (value ^ byte) * 1099511628211 & 0xFFFFFFFFFFFFFFFF
-    return f"lowtide-{value:016x}-"
+    plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"
+    host = "".join(c if c in plain else "_" for c in os.uname().nodename[:32])
+    return f"lowtide-{value:016x}-{host}-"
 
 
 def start():

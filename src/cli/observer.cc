@@ -1,9 +1,11 @@
 #include "cli/observer.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -16,6 +18,12 @@ constexpr auto kScanEvery = std::chrono::milliseconds(200);
 constexpr uint64_t kJudgeEvery = 12;      // steps
 constexpr uint64_t kCensusSpan = 56;      // steps between the two censuses: events every 25 steps occur twice
 constexpr uint64_t kShortRun = 3000;      // steps during which a poll must not come late
+
+bool OfThisHost(const char* host) {
+  char own[sizeof(record::FileHeader::hostname)] = {};
+  ::gethostname(own, sizeof own - 1);
+  return std::string_view(own) == host;
+}
 
 }  // namespace
 
@@ -43,12 +51,16 @@ void Observer::Poll() noexcept {
 void Observer::FindRings() {
   next_scan_ = Clock::now() + kScanEvery;
   for (const std::string& path : record::ListRings(folder_)) {
+    if (known_.count(path)) continue;
     try {
       record::Ring ring = record::Ring::Open(path);
       int64_t pid = ring.header().pid;
-      if (pid > 0 && !ranks_.count(pid)) ranks_[pid] = std::make_unique<Rank>(std::move(ring), options_.judge);
+      if (pid <= 0) continue;
+      known_.insert(path);
+      if (!OfThisHost(ring.header().hostname)) continue;  // a folder shared by hosts: each looks after its own ranks
+      if (!ranks_.count(pid)) ranks_[pid] = std::make_unique<Rank>(std::move(ring), options_.judge);
     } catch (const Error&) {
-      // Not whole yet, or of another machine, whose memory we do not see: the others are looked after all the same.
+      // Not whole yet, or in another host's memory.
     }
   }
 }

@@ -56,6 +56,7 @@ class Observer {
   Terminal terminal_;
   std::map<int64_t, std::unique_ptr<Rank>> ranks_;  // by pid
   RankWatch together_;
+  std::set<std::string> known_;                      // files of these, and of other hosts
   Clock::time_point next_scan_{};
   uint64_t steps_ = 0;
 };

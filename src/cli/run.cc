@@ -70,11 +70,12 @@ class Session {
   void ChooseFolder() {
     std::string wanted = options_.folder.empty() ? DefaultName() : options_.folder;
     for (int twin = 2; options_.folder.empty() && fs::exists(wanted) && twin < 1000; ++twin) wanted = fmt::format("{}-{}", DefaultName(), twin);
-    if (!options_.force && !record::ListRings(wanted).empty()) {
+    bool joins = record::BelongsToOtherHosts(wanted);  // one job over several hosts, with a folder that they share
+    if (!options_.force && !joins && !record::ListRings(wanted).empty()) {
       throw Error("holds a recorded run already", "name another folder with -o, or overwrite it with -f", wanted);
     }
     if (Usable(wanted)) {
-      for (const std::string& old : record::ListRings(wanted)) fs::remove(old);
+      for (const std::string& old : joins ? std::vector<std::string>{} : record::ListRings(wanted)) fs::remove(old);
       ForgetRankFiles(wanted);
       folder_ = wanted;
       return;

@@ -1,6 +1,8 @@
 #include "record/place.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -21,6 +23,34 @@ bool HasRoom(const char* directory, uint64_t bytes) noexcept {
   return static_cast<uint64_t>(space.f_bavail) * space.f_frsize >= 2 * bytes;
 }
 
+// A ring in the run's folder that this very process (or one before it with this number here) began: not one of another
+// host, whose processes may have the same numbers.
+bool OfThisHost(const char* path) noexcept {
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return false;
+  FileHeader head{};
+  const bool read = ::pread(fd, &head, sizeof head, 0) == static_cast<ssize_t>(sizeof head);
+  ::close(fd);
+  char host[sizeof head.hostname] = {};
+  ::gethostname(host, sizeof host - 1);
+  return read && std::memcmp(head.magic, kMagic, sizeof kMagic) == 0 && std::strncmp(head.hostname, host, sizeof host - 1) == 0;
+}
+
+// proc<pid>.ring, or proc<pid>.2.ring ... where another host's process has that name. 0 or an errno.
+int FreeName(char* name, size_t size, const char* directory, const char* file, int pid) noexcept {
+  for (int attempt = 1; attempt < 1000; ++attempt) {
+    const int length = attempt == 1 ? std::snprintf(name, size, "%s/proc%d.ring", directory, pid)
+                                    : std::snprintf(name, size, "%s/proc%d.%d.ring", directory, pid, attempt);
+    if (length >= static_cast<int>(size)) return ENAMETOOLONG;
+    struct stat status {};
+    if (::lstat(name, &status) != 0) return 0;
+    char target[1024] = {};
+    const bool link = S_ISLNK(status.st_mode) && ::readlink(name, target, sizeof target - 1) > 0;
+    if (link ? std::strcmp(target, file) == 0 : OfThisHost(name)) return ::unlink(name) == 0 ? 0 : errno;
+  }
+  return EEXIST;
+}
+
 }  // namespace
 
 int RingPlace::Open(RingWriter* ring, const char* directory, const char* shm_directory, const char* prefix,
@@ -28,7 +58,6 @@ int RingPlace::Open(RingWriter* ring, const char* directory, const char* shm_dir
   std::snprintf(directory_, sizeof(directory_), "%s", directory);
   const uint64_t bytes = ring->header()->file_bytes;
   char link[kPath], file[kPath];
-  if (std::snprintf(link, sizeof(link), "%s/proc%d.ring", directory, pid) >= static_cast<int>(kPath)) return ENAMETOOLONG;
   int failure = ENOENT;
   if (shm_directory[0] != 0 && HasRoom(shm_directory, bytes)) {
     if (std::snprintf(file, sizeof(file), "%s/%s%d.ring", shm_directory, prefix, pid) >= static_cast<int>(kPath)) {
@@ -37,22 +66,26 @@ int RingPlace::Open(RingWriter* ring, const char* directory, const char* shm_dir
     ::unlink(file);  // of a process that had this number before
     failure = ring->Materialise(file);
     if (failure == 0) {
-      ::unlink(link);
-      if (::symlink(file, link) == 0) {
-        in_shm_ = true;
-        std::memcpy(file_, file, sizeof(file_));
-        std::memcpy(name_, link, sizeof(name_));
-        return 0;
+      // Between the look for a name and the link another host may take it: then the next name.
+      for (int attempt = 0; attempt < 8; ++attempt) {
+        failure = FreeName(link, sizeof link, directory, file, pid);
+        if (failure == 0 && ::symlink(file, link) == 0) {
+          in_shm_ = true;
+          std::memcpy(file_, file, sizeof(file_));
+          std::memcpy(name_, link, sizeof(name_));
+          return 0;
+        }
+        failure = failure != 0 ? failure : errno;
+        if (failure != EEXIST) break;
       }
       // The folder cannot be written: without a link nobody would find the file.
-      failure = errno;
       ::unlink(file);
       return failure;
     }
   }
   if (!HasRoom(directory, bytes)) return ENOSPC;
-  ::unlink(link);
-  failure = ring->Materialise(link);
+  failure = FreeName(link, sizeof link, directory, "", pid);
+  if (failure == 0) failure = ring->Materialise(link);
   if (failure != 0) return failure;
   std::memcpy(file_, link, sizeof(file_));
   std::memcpy(name_, link, sizeof(name_));

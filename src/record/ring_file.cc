@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "record/run_folder.h"
 #include "record/slot.h"
 
 namespace lowtide::record {
@@ -36,6 +37,12 @@ RingFile::RingFile(const std::string& path) : path_(path) {
     const int failure = errno;
     struct stat link {};
     if (failure == ENOENT && ::lstat(path.c_str(), &link) == 0) {
+      char target[1024] = {};
+      const ssize_t length = ::readlink(path.c_str(), target, sizeof target - 1);
+      if (const std::string host = length > 0 ? OtherHostOf(target) : ""; !host.empty()) {
+        throw Error(fmt::format("this ring lies in the memory of host {}", host),
+                    "`lowtide run` on that host puts it here when the run ends there; or look at the run on that host", path);
+      }
       throw Error("the ring that this link points to is gone",
                   "it lay in memory (/dev/shm) and was lost with a restart or a clean-up of the machine", path);
     }

@@ -21,6 +21,7 @@ namespace lowtide::record {
 namespace {
 
 constexpr int kTries = 8;        // of a slot that is being written
+constexpr double kSilence = 600;  // seconds after which another host's process counts as gone
 constexpr uint64_t kInFlight = 4;  // the newest records may still be under the pen
 
 // Where a ring section was read up to, and what came out of it.
@@ -191,10 +192,22 @@ bool Ring::RequestStopAt(uint64_t step) {
   return state_->file.WriteWord(offsetof(FileHeader, control.stop_at_step), step);
 }
 
+// Of another host only its own words can be had: it has not ended, and wrote lately.
+bool Ring::WroteLately() const {
+  if (header().exit_state != ExitState::kRunning) return false;
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  const int64_t last = steps().empty() ? header().start_mono_ns : steps().back().mono_ns;
+  return static_cast<double>(now.tv_sec) < WallTime(last) + kSilence;
+}
+
 // A process that started after this file was begun is another one with the same number.
 bool Ring::WriterAlive() const {
   const int pid = header().pid;
   if (pid <= 0) return false;
+  char host[sizeof(header().hostname)] = {};
+  ::gethostname(host, sizeof host - 1);
+  if (header().hostname[0] != 0 && std::strcmp(host, header().hostname) != 0) return WroteLately();
   FILE* stat = std::fopen(fmt::format("/proc/{}/stat", pid).c_str(), "re");
   if (stat == nullptr) return false;
   char line[1024] = {};

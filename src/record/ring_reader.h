@@ -86,10 +86,11 @@ class Ring {
   // Asks through the control words; false when the file cannot be written. Returns at once.
   bool RequestCensus();                                      // answered when header().control.census_done follows
   bool RequestStopAt(uint64_t step);
-  // Whether the process that writes still runs (by pid and the time of its start; same machine only).
+  // Whether the process that writes still runs: by pid and the time of its start; on another host by what it wrote.
   bool WriterAlive() const;
 
  private:
+  bool WroteLately() const;
   struct State;
   explicit Ring(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

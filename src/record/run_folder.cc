@@ -1,12 +1,16 @@
 #include "record/run_folder.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <set>
+#include <string_view>
 #include <tuple>
 
+#include "base/error.h"
 #include "record/ring_reader.h"
 
 namespace lowtide::record {
@@ -28,14 +32,62 @@ std::tuple<int, long, long, std::string> SortKey(const std::string& path) {
   return {kind, number, repeat, name};
 }
 
+constexpr std::string_view kShmName = "lowtide-";
+constexpr size_t kHashDigits = 16, kLongestHost = 32;
+
+// This host's name in names of files.
+std::string HostTag() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  std::string tag = std::string(name).substr(0, kLongestHost);
+  for (char& c : tag) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-';
+    if (!plain) c = '_';
+  }
+  return tag;
+}
+
+bool StillWritten(const std::string& path) {
+  try {
+    return Ring::Open(path).WriterAlive();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
+
+std::string OtherHostOf(const std::string& target) {
+  const std::string name = fs::path(target).filename().string();
+  if (!name.starts_with(kShmName)) return {};
+  const size_t host = kShmName.size() + kHashDigits + 1, end = name.rfind('-');
+  if (end == std::string::npos || end <= host) return {};
+  const std::string tag = name.substr(host, end - host);
+  return tag == HostTag() ? std::string() : tag;
+}
+
+bool BelongsToOtherHosts(const std::string& directory) {
+  char own[256] = {};
+  ::gethostname(own, sizeof own - 1);
+  const auto rings = ListRings(directory);
+  return !rings.empty() && std::all_of(rings.begin(), rings.end(), [&](const std::string& path) {
+    std::error_code failure;
+    if (fs::is_symlink(path, failure)) return !OtherHostOf(fs::read_symlink(path, failure)).empty();
+    try {
+      const Ring ring = Ring::Open(path);
+      return std::string_view(own).substr(0, sizeof(FileHeader::hostname) - 1) != ring.header().hostname && ring.WriterAlive();
+    } catch (const Error&) {
+      return false;
+    }
+  });
+}
 
 std::string ShmPrefix(const std::string& directory) {
   std::error_code ignored;
   fs::path full = fs::weakly_canonical(fs::absolute(directory, ignored), ignored);
   uint64_t hash = 14695981039346656037ull;  // FNV-1a
   for (unsigned char c : full.string()) hash = (hash ^ c) * 1099511628211ull;
-  return fmt::format("lowtide-{:016x}-", hash);
+  return fmt::format("{}{:016x}-{}-", kShmName, hash, HostTag());
 }
 
 std::vector<std::string> ListRings(const std::string& directory) {
@@ -50,10 +102,16 @@ std::vector<std::string> ListRings(const std::string& directory) {
 
 std::vector<std::string> CollectRings(const std::string& directory, const std::string& shm_directory) {
   std::vector<std::string> trouble;
+  std::set<std::string> kept;  // names of originals
   for (const std::string& path : ListRings(directory)) {
     std::error_code failure;
     if (!fs::is_symlink(path, failure)) continue;
     const fs::path target = fs::read_symlink(path, failure);
+    if (!OtherHostOf(target).empty()) continue;
+    if (StillWritten(path)) {
+      kept.insert(target.filename().string());
+      continue;
+    }
     const std::string draft = path + ".part";
     fs::copy_file(target, draft, fs::copy_options::overwrite_existing, failure);
     if (!failure) fs::rename(draft, path, failure);
@@ -69,7 +127,8 @@ std::vector<std::string> CollectRings(const std::string& directory, const std::s
   std::error_code failure;
   for (const auto& entry : fs::directory_iterator(shm_directory, failure)) {
     std::error_code ignored;
-    if (entry.path().filename().string().starts_with(prefix)) fs::remove(entry.path(), ignored);
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(prefix) && !kept.contains(name)) fs::remove(entry.path(), ignored);
   }
   return trouble;
 }

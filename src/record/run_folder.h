@@ -7,12 +7,20 @@
 
 namespace lowtide::record {
 
-// "lowtide-<16 hex digits>-": how the names of a run folder's files in /dev/shm begin.
+// "lowtide-<16 hex digits>-<host>-": how the names of a run folder's files in /dev/shm begin. The folder may be shared by
+// several hosts, whose processes may have the same numbers.
 std::string ShmPrefix(const std::string& directory);
 
-// Replaces every link to a ring by the ring itself and removes the originals, also those that no link leads to
-// (processes that were killed before they had a name). Returns what could not be collected, one line each.
-// `shm_directory` is where the originals lie.
+// The host in whose memory a link's target lies, when that is not this one; empty for ours.
+std::string OtherHostOf(const std::string& target);
+
+// Whether the rings in `directory` are all of other hosts that still write them: one more host of the same job may
+// record there too.
+bool BelongsToOtherHosts(const std::string& directory);
+
+// Replaces every link to a ring of this host by the ring itself and removes the originals, also those that no link leads
+// to (processes that were killed before they had a name). Rings whose process still writes stay as they are. Returns
+// what could not be collected, one line each. `shm_directory` is where the originals lie.
 std::vector<std::string> CollectRings(const std::string& directory, const std::string& shm_directory = "/dev/shm");
 
 }  // namespace lowtide::record
