@@ -1,23 +1,27 @@
 """Watches gradients of a script that does not know of it: what ``lowtide run`` installs after torch is imported.
 
-Every backward: the loss of a CPU run is read (a fraction of a microsecond) and must be finite. At a rate that adapts so
-that all of it stays below 0.4 % of the step time: the gradients are scanned, and backward, clearing and step are counted.
+Every backward: the loss of a CPU run is read (half a microsecond; not each time where a step takes less than half a
+millisecond) and must be finite. At a rate that adapts so that all of it stays below 0.2 % of the step time: the gradients
+are scanned, and backward, clearing and step are counted. What happens in every step is C (``_track.Gate``).
 Nothing here raises into user code: the first failure inside switches it off and is counted.
 """
 import atexit
-import functools
 import math
 import os
 import sys
 import time
 import weakref
 
+from lowtide import _track
+
 _guard = None
-SHARE = 0.001          # of the run's time that checks may take, looks at the events, and canaries: each this much ...
+SHARE = 0.0005         # of the run's time that checks may take, looks at the events, and canaries: each this much ...
 CREDIT = 0.1           # ... after these seconds, which short runs are given so that they are judged at all ...
 CREDIT_SHARE = 0.02    # ... at no more than this share of a step
 WARM_STEPS = 30        # looked at one by one
-MAX_EVERY = 500        # steps between two full checks at most
+MAX_EVERY = 1000       # steps between two full checks at most
+LOSS_COST = 0.5e-6     # seconds to read a loss in the host's memory
+LOSS_WARM = 5000       # losses read one by one, however short a step is
 SLOW_EVERY = 4         # every n-th full check judges each parameter
 
 
@@ -34,7 +38,9 @@ class Pace:
         self.next = step + self.every
 
 
-class AutoGuard:
+class AutoGuard(_track.GuardState):
+    """The base has what the hooks in C share: counts, the loss's limit, and whether something is to be done."""
+
     def __init__(self, torch):
         from lowtide import gradients_scan
         from lowtide.gradients_events import Events
@@ -45,12 +51,11 @@ class AutoGuard:
         self.torch, self.user_place = torch, user_place
         self.native, self.dense_memory, self.buffer = gradients_scan._guard, gradients_scan._dense_memory, bytearray(40)
         self.paced = True            # tests look at every step
-        self.sink, self.events, self.names = Sink(), Events(), Names()
+        self.sink, self.events, self.names = Sink(), Events(self.forget), Names()
         self.nonfinite = NonFinite(self.sink, self.names, self._parameters)
         self.rules = {}
-        self.alive = True
-        self.look = False            # a window is open: backward, clearing and step are counted
-        self.step = 0                # steps of the busiest optimizer
+        self.alive = True            # of the base, also: look (a window is open: backward, clearing and step are
+        self.loss_every = 1          # counted), step (of the busiest optimizer), force (these gradients are worth a check)
         self.check, self.looks, self.canaries = Pace(MAX_EVERY), Pace(64), Pace(64)
         self.checks = 0
         self.spent = 0.0             # seconds of checks and looks so far
@@ -59,10 +64,8 @@ class AutoGuard:
         self.step_seconds = None
         self.usual = None            # the loss's usual magnitude
         self.limit = 0.0             # a loss beyond it is looked at
-        self.force = False
         self.good_step = None
         self.site = None
-        self.backwards = self.backwards_at_step = 0
         self.leaf_looks = []
         self.failure = None
 
@@ -71,7 +74,7 @@ class AutoGuard:
 
     # -- backward -----------------------------------------------------------------------------------------------
     def before_backward(self, tensors):
-        self.backwards += 1
+        """A loss that is not as usual, or a window is open."""
         if type(tensors) is self.torch.Tensor and tensors.is_cpu and tensors.numel() == 1:
             value = tensors.item()
             limit = self.limit
@@ -83,6 +86,7 @@ class AutoGuard:
             self.look_spent += time.perf_counter() - started
         if self.nonfinite.waiting and isinstance(tensors, self.torch.Tensor):
             self.nonfinite.before_backward(tensors)
+            self.waiting = bool(self.nonfinite.waiting)
 
     def _loss(self, root, value):
         if not math.isfinite(value):
@@ -114,13 +118,12 @@ class AutoGuard:
         file, line, frame = self.user_place(sys._getframe(1))
         exploded = next((r.exploded_at for r in self.rules.values() if r.exploded_at is not None), None)
         self.nonfinite.loss(root, value, self.step + 1, (file, line), frame, exploded, self.step)
+        self.waiting = bool(self.nonfinite.waiting)
 
     # -- step ---------------------------------------------------------------------------------------------------
-    def before_step(self, optimizer):
-        watched = self.events.optimizers.get(id(optimizer)) or self.events.watch(optimizer)
-        watched.steps = step = watched.steps + 1
-        if step > self.step:
-            self.step = step
+    def before_step(self, watched):
+        """A window is open, or it is time for a check or a canary."""
+        step = watched.steps
         if watched.open:
             started = time.perf_counter()
             findings = self.events.before_step(watched)
@@ -134,15 +137,13 @@ class AutoGuard:
             watched.next_canary = step + self.canaries.every
             watched.wake = min(watched.next_check, watched.next_canary)
 
-    def after_step(self, optimizer):
-        self.backwards_at_step = self.backwards
-        watched = self.events.optimizers.get(id(optimizer))
-        if watched is not None and watched.steps >= watched.next_look:
-            started = time.perf_counter()
-            self.events.after_step(watched)
-            self.look = self.look or watched.open
-            watched.next_look = watched.steps + self.looks.every
-            self.look_spent += time.perf_counter() - started
+    def after_step(self, watched):
+        """It is time to open a window."""
+        started = time.perf_counter()
+        self.events.after_step(watched)
+        self.look = self.look or watched.open
+        watched.next_look = watched.steps + self.looks.every
+        self.look_spent += time.perf_counter() - started
 
     def _look_ends(self, started):
         spent = self.look_spent + time.perf_counter() - started
@@ -207,6 +208,8 @@ class AutoGuard:
         if self.paced and self.checks > 12:
             self.check.spent(now - started, watched.steps, self.step_seconds, self._share())
         watched.next_check = watched.steps + self.check.every
+        if self.paced and self.step_seconds and self.backwards > LOSS_WARM:
+            self.loss_every = max(1, math.ceil(LOSS_COST / (2 * SHARE * self.step_seconds)))
 
     def _judge(self, rules, found, watched):
         watched.empty = watched.empty if found.total_norm == 0 else 0
@@ -234,6 +237,7 @@ class AutoGuard:
             (bad if row[3] or row[4] else good).append(parameters[index])
         file, line, frame = self.user_place(sys._getframe(1))
         self.nonfinite.gradients(bad, good, self.step, self.site or (file, line), frame, rules.exploded_at, self.good_step)
+        self.waiting = bool(self.nonfinite.waiting)
 
     # -- parameters that nobody trains ----------------------------------------------------------------------------
     def _never_trained(self, rules, watched):
@@ -295,7 +299,7 @@ class AutoGuard:
                 help=help, help_zh="交给优化器，或用 requires_grad_(False) 冻结", parts=("leaf", code)))
 
     def fail(self, error):
-        self.alive = self.look = False
+        self.alive = self.look = self.waiting = False
         self.failure = f"{type(error).__name__}: {error}"
         try:
             self.nonfinite.stop()
@@ -324,64 +328,18 @@ class _Describe:
         return self.guard.names.owner(self.parameters[index])
 
 
-def _stand_in(original, before, after):
-    """A callable for `original` that shows in no traceback; where the recorder's extension is missing, a function."""
-    try:
-        from lowtide import _track
-
-        return _track.Marked(original, before, after)
-    except (ImportError, AttributeError):
-        pass
-
-    @functools.wraps(original)
-    def backward(*args, **kwargs):
-        before(*args)
-        result = original(*args, **kwargs)
-        after(None, True)
-        return result
-
-    return backward
-
-
 def attach(torch):
     """Hooks a new guard in; returns it and a function that takes the hooks out again."""
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     guard = AutoGuard(torch)
+    watch = lambda optimizer: guard.events.watch(optimizer)
     original = torch.autograd.backward
-
-    def before(*args):
-        if guard.alive:
-            try:
-                guard.before_backward(args[0] if args else None)
-            except Exception as error:
-                guard.fail(error)
-
-    def after(token, ok, *args):
-        if guard.look and ok:
-            try:
-                guard.after_backward()
-            except Exception as error:
-                guard.fail(error)
-
-    backward = _stand_in(original, before, after)
-
-    def before_step(optimizer, args, kwargs):
-        if guard.alive:
-            try:
-                guard.before_step(optimizer)
-            except Exception as error:
-                guard.fail(error)
-
-    def after_step(optimizer, args, kwargs):
-        if guard.alive:
-            try:
-                guard.after_step(optimizer)
-            except Exception as error:
-                guard.fail(error)
-
-    hooks = register_optimizer_step_pre_hook(before_step), register_optimizer_step_post_hook(after_step)
-    torch.autograd.backward = backward
+    backward = torch.autograd.backward = _track.Marked(
+        original, _track.Gate("before backward", guard, guard.before_backward),
+        _track.Gate("after backward", guard, guard.after_backward))
+    hooks = (register_optimizer_step_pre_hook(_track.Gate("before step", guard, guard.before_step, watch)),
+             register_optimizer_step_post_hook(_track.Gate("after step", guard, guard.after_step, watch)))
 
     def detach():
         guard.alive = guard.look = False

@@ -27,20 +27,21 @@ torch = None
 _step, _phase = _track.step, _track.phase
 
 
-class State:
-    """What the hooks remember. One per process."""
+class State(_track.MarkState):
+    """What the hooks remember. One per process; the fields of the base are shared with the hooks in C."""
 
     def __init__(self):
         self.steps = 0
         self.leader = 0             # id of the optimizer whose step ends a step
         self.away = 0               # steps of others since the leader's
+        self.open_blocks = 0        # no_grad blocks that are validations
         self.waited = {}            # source -> events that did not count yet
         self.optimizers = False     # an optimizer was made
         self.validating = False
         self.epoch = 0
         self.loader = 0             # id of the iterator whose batches count
         self.loaders = 0
-        self.trained_loader = None  # id of the iterator that steps were counted in
+        self.trained_loader = 0     # id of the iterator that steps were counted in
         self.depth = 0              # of nested Module.train calls
         self.trained = None         # weak reference: the module last put in training mode
         self.no_grad_step = 0
@@ -50,8 +51,7 @@ state = State()
 
 
 def after_fork():
-    global state
-    state = State()
+    state.__init__()
     state.optimizers = True
     if torch is not None:
         state.optimizers = _optimizer_made()
@@ -62,7 +62,7 @@ def install():
     torch = sys.modules["torch"]
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    register_optimizer_step_post_hook(on_optimizer_step)
+    register_optimizer_step_post_hook(_track.Gate("step", state, on_optimizer_step, _bootstrap.answer))
     for hook in (_hook_loaders, _hook_modules, _hook_backward, _hook_save, _hook_no_grad, _hook_distributed, _hook_fallback):
         try:
             hook()
@@ -77,28 +77,22 @@ def _replace(owner, name, before, after):
 
 # -- steps --------------------------------------------------------------------------------------------------------
 
-def on_optimizer_step(optimizer, args, kwargs):
-    """After any optimizer's step. Several optimizers in one step (GANs, one per parameter) count once: the first one
-    seen leads, until others step LEADER_AWAY times without it."""
-    bits = 0
-    try:
-        if state.validating:
-            end_validation()
-        me = id(optimizer)
-        if me != state.leader:
-            state.away += 1
-            if state.leader and state.away <= LEADER_AWAY:
-                return
-            state.leader = me
-        state.away = 0
-        _phase(PHASE_STEP)
-        bits = _counted(_step(OPTIMIZER))
-        if bits > 1:
-            _bootstrap.answer(bits)
-    except _bootstrap.StopRun:
-        raise
-    except Exception:
-        _track.lose_mark()
+def on_optimizer_step(optimizer):
+    """After the step of an optimizer that does not lead, or in a validation. Several optimizers in one step (GANs, one
+    per parameter) count once: the first one seen leads, until others step LEADER_AWAY times without it."""
+    if state.validating:
+        end_validation()
+    me = id(optimizer)
+    if me != state.leader:
+        state.away += 1
+        if state.leader and state.away <= LEADER_AWAY:
+            return
+        state.leader = me
+    state.away = 0
+    _phase(PHASE_STEP)
+    bits = _counted(_step(OPTIMIZER))
+    if bits > 1:
+        _bootstrap.answer(bits)
 
 
 def _counted(bits):
@@ -185,24 +179,24 @@ def _part_of_trained(module):
 
 
 def _hook_no_grad():
+    entered = _track.Gate("no_grad entered", state, _entered_no_grad)
+    left = _track.Gate("no_grad left", state, _left_no_grad)
     for kind in (torch.no_grad, torch.inference_mode):
-        _replace(kind, "__enter__", None, _entered_no_grad)
-        _replace(kind, "__exit__", None, _left_no_grad)
+        _replace(kind, "__enter__", None, entered)
+        _replace(kind, "__exit__", None, left)
 
 
-def _entered_no_grad(token, ok, block, *args):
-    # In every step it is part of the step (an average of weights); now and then it is a validation. Code inside torch
-    # opens such blocks for its own ends.
-    if state.validating or state.steps == 0:
-        return
-    since, state.no_grad_step = state.steps - state.no_grad_step, state.steps
-    if since > 1 and not _inside_torch(sys._getframe(1)):
+def _entered_no_grad(block):
+    # Code inside torch opens such blocks for its own ends.
+    if not _inside_torch(sys._getframe(1)):
         block.__dict__["_lowtide_validation"] = True
+        state.open_blocks += 1
         begin_validation(type(block).__name__)
 
 
-def _left_no_grad(token, ok, block, *args):
+def _left_no_grad(block):
     if block.__dict__.pop("_lowtide_validation", False):
+        state.open_blocks -= 1
         end_validation()
 
 
@@ -255,7 +249,7 @@ def _after_batch(began, ok, iterator):
 
 def _loader_ended(iterator):
     trained = state.trained_loader == state.loader
-    state.loader, state.trained_loader = 0, None
+    state.loader = state.trained_loader = 0
     if trained:
         state.epoch += 1
         _track.set_epoch(state.epoch)
@@ -298,12 +292,7 @@ def _after_save(before, ok, *args):
 # -- loops without an optimizer ---------------------------------------------------------------------------------------
 
 def _hook_backward():
-    _replace(torch.autograd, "backward", None, _after_backward)
-
-
-def _after_backward(token, ok, *args):
-    if _track.wants(BACKWARD):
-        lower_step(BACKWARD)
+    _replace(torch.autograd, "backward", None, _track.Gate("wanted", state, lambda: lower_step(BACKWARD)))
 
 
 def _hook_distributed():

@@ -6,6 +6,7 @@ version, nobody cleared it, by whatever means (zero_grad, None, zero_, a new ten
 """
 import weakref
 
+from lowtide import _track
 from lowtide.gradients_findings import evidence, finding, place
 from lowtide.gradients_names import source_line
 
@@ -14,18 +15,17 @@ WINDOWS = 5          # accumulation windows of the same form before it is a find
 EMPTY_STEPS = 3      # steps in a row that found no gradient
 
 
-class Watched:
-    """One optimizer's window: from one step to the next."""
+class Watched(_track.Watch):
+    """One optimizer's window: from one step to the next. Its base counts the steps, and knows at which of them something
+    is to be done (`wake`, `next_look`) and whether a window is `open`."""
 
     def __init__(self, optimizer, forget=None):
         self.optimizer = weakref.ref(optimizer, forget)
-        self.wake = self.next_check = self.next_canary = self.next_look = 0  # steps at which something is to be done
+        self.next_check = self.next_canary = 0
         self.kind = type(optimizer).__name__
-        self.steps = 0
         self.probe = None            # weak reference to the probe
         self.canary = None           # weak reference to an early parameter
         self.mark = None             # (identity, version) of the probe's gradient when last seen
-        self.open = False            # a window is being watched
         self.cleared = False
         self.backwards = 0
         self.sites, self.scaled, self.after_backward = set(), False, None
@@ -63,8 +63,9 @@ class Watched:
 class Events:
     """Fed by the hooks; every method is cheap and returns findings (most often none)."""
 
-    def __init__(self):
+    def __init__(self, forget=None):
         self.optimizers = {}
+        self.forget = forget         # is told the id of an optimizer that is gone
 
     def watch(self, optimizer):
         key = id(optimizer)
@@ -73,6 +74,8 @@ class Events:
             # A new dictionary: a loop over the old one may be under way where the reference dies.
             def forget(_):
                 self.optimizers = {k: w for k, w in self.optimizers.items() if k != key}
+                if self.forget is not None:
+                    self.forget(key)
             watched = self.optimizers[key] = Watched(optimizer, forget)
         return watched
 

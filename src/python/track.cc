@@ -252,7 +252,7 @@ PyMethodDef methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-int Execute(PyObject* module) { return AddMarkedType(module); }
+int Execute(PyObject* module) { return AddMarkedType(module) != 0 ? -1 : AddGateTypes(module); }
 
 PyModuleDef_Slot slots[] = {
     {Py_mod_exec, reinterpret_cast<void*>(&Execute)},

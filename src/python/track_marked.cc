@@ -3,7 +3,8 @@
 // original (attributes, signature, binding to instances).
 //   before(*args) -> token     or None
 //   after(token, ok, *args)    ok: the original returned; also called when it raised
-// What goes wrong in `before` and `after` is swallowed and counted, but SystemExit, which ends the script.
+// What goes wrong in `before` and `after` is swallowed and counted, but what is no Exception: SystemExit, which ends the
+// script, and KeyboardInterrupt, which is the user's.
 #include "python/track.h"
 
 #include <structmember.h>
@@ -26,7 +27,7 @@ constexpr Py_ssize_t kMostArgs = 8;  // that before and after are shown
 
 // Forgets an error of lowtide's own. True when the script is to end.
 bool Swallow() {
-  if (PyErr_ExceptionMatches(PyExc_SystemExit)) return true;
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) return true;
   PyErr_Clear();
   record::Recorder::Get().LoseMark();
   return false;

@@ -34,12 +34,12 @@ TEST(Ledger, CellsStayExactWhileTheGroupingGrows) {
     for (int i = 0; i < 3; ++i) {
       const auto size = static_cast<int64_t>(1 + random() % 100000);
       const Birth birth{step, static_cast<uint8_t>(random() % kLedgerPhases)};
-      Count(shard, clock, size, birth, 1);
+      Count<1>(shard, clock, size, birth);
       blocks.emplace_back(birth, size);
     }
     while (blocks.size() > 100) {
       std::swap(blocks[random() % blocks.size()], blocks.back());
-      Count(shard, clock, blocks.back().second, blocks.back().first, -1);
+      Count<-1>(shard, clock, blocks.back().second, blocks.back().first);
       blocks.pop_back();
     }
   }

@@ -21,7 +21,7 @@ class Looks : public ::testing::Test {
 
   // One block born in each of the first `steps` steps.
   void Births(uint32_t steps, int64_t bytes) {
-    for (uint32_t step = 0; step < steps; ++step) Count(ring_.shards()[0], clock_, bytes, {step, 0}, 1);
+    for (uint32_t step = 0; step < steps; ++step) Count<1>(ring_.shards()[0], clock_, bytes, {step, 0});
   }
 
   std::string path_;
@@ -33,7 +33,7 @@ TEST_F(Looks, AreWhatTheLedgerHeldThen) {
   Births(20, 100);
   WriteLook(ring_, 20);
   Births(0, 0);
-  for (uint32_t step = 0; step < 20; ++step) Count(ring_.shards()[0], clock_, 100, {step, 0}, -1);
+  for (uint32_t step = 0; step < 20; ++step) Count<-1>(ring_.shards()[0], clock_, 100, {step, 0});
   auto looks = Ring::Open(path_).Looks();
   ASSERT_EQ(looks.size(), 1u);
   EXPECT_EQ(looks[0].step, 20u);

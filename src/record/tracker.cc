@@ -50,12 +50,10 @@ PointerTable table;
 constexpr uint8_t kCpuPool = 255;  // in the table: not one of FileHeader's pools
 SlotHook slot_hooks[4];
 
-struct ThreadView {
-  LedgerShard* shard = nullptr;
-  uint32_t generation = 0;
-  bool shared = false;
-};
-thread_local ThreadView view;
+// A thread's shard; the last bit is set on one that it shares with others. In the static block of thread memory, so
+// that a hook reaches it without a call.
+__attribute__((tls_model("initial-exec"))) thread_local uintptr_t view = 0;
+constexpr uintptr_t kShared = 1;
 
 uint32_t shards_used = 0;  // so that a step need not look at all of them
 
@@ -67,55 +65,57 @@ void NoteUsed(uint32_t count) noexcept {
 }
 
 // A thread's first count: a shard of its own while there are any, else the last one, behind its lock.
-__attribute__((noinline)) void TakeShard(ThreadView& mine) noexcept {
+__attribute__((noinline)) uintptr_t TakeShard() noexcept {
   const auto thread = static_cast<uint32_t>(::syscall(SYS_gettid));
-  mine.generation = clock_.generation;
-  mine.shared = false;
   for (uint32_t i = 0; i + 1 < kShardCount; ++i) {
     uint32_t nobody = 0;
     if (__atomic_load_n(&g.shards[i].owner, __ATOMIC_RELAXED) == 0 &&
         __atomic_compare_exchange_n(&g.shards[i].owner, &nobody, thread, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-      mine.shard = &g.shards[i];
       NoteUsed(i + 1);
       ::pthread_setspecific(g.thread_end, &g.shards[i]);
-      return;
+      return view = reinterpret_cast<uintptr_t>(&g.shards[i]);
     }
   }
-  mine.shard = &g.shards[kShardCount - 1];
-  mine.shared = true;
   NoteUsed(kShardCount);
+  return view = reinterpret_cast<uintptr_t>(&g.shards[kShardCount - 1]) | kShared;
 }
 
 void ReleaseShard(void* shard) noexcept {
-  if (view.generation == clock_.generation) {
+  if (view == reinterpret_cast<uintptr_t>(shard)) {  // a forked child has forgotten its parent's
     __atomic_store_n(&static_cast<LedgerShard*>(shard)->owner, 0, __ATOMIC_RELEASE);
   }
-  view.shard = nullptr;
+  view = 0;
 }
 
-inline void CountIn(LedgerShard& shard, int64_t size, Birth birth, int64_t sign) noexcept {
-  Count(shard, clock_, size, birth, sign);
+template <int64_t sign>
+inline void CountIn(LedgerShard& shard, int64_t size, Birth birth) noexcept {
+  Count<sign>(shard, clock_, size, birth);
   const int64_t pending = Load(shard.pending) + sign * size;
   int64_t total = pending;
-  if (pending > kUnsaid || pending < -kUnsaid) {
+  if (__builtin_expect(pending > kUnsaid || pending < -kUnsaid, 0)) {
     total = __atomic_add_fetch(&running_total, pending, __ATOMIC_RELAXED);
     __atomic_store_n(&shard.pending, 0, __ATOMIC_RELAXED);
   } else {
-    total += __atomic_load_n(&running_total, __ATOMIC_RELAXED);
+    if (sign > 0) total += __atomic_load_n(&running_total, __ATOMIC_RELAXED);
     __atomic_store_n(&shard.pending, pending, __ATOMIC_RELAXED);
   }
   if (sign > 0) NotePeak(shard, __atomic_load_n(&clock_.step, __ATOMIC_RELAXED), total);
 }
 
-inline void CountCpu(int64_t size, Birth birth, int64_t sign) noexcept {
-  ThreadView& mine = view;
-  if (__builtin_expect(mine.shard == nullptr || mine.generation != clock_.generation, 0)) TakeShard(mine);
-  if (__builtin_expect(mine.shared, 0)) {
-    SpinLock hold(mine.shard->lock);
-    CountIn(*mine.shard, size, birth, sign);
-  } else {
-    CountIn(*mine.shard, size, birth, sign);
-  }
+template <int64_t sign>
+__attribute__((noinline)) void CountShared(uintptr_t mine, int64_t size, Birth birth) noexcept {
+  if (mine == 0) mine = TakeShard();
+  auto& shard = *reinterpret_cast<LedgerShard*>(mine & ~kShared);
+  if (!(mine & kShared)) return CountIn<sign>(shard, size, birth);
+  SpinLock hold(shard.lock);
+  CountIn<sign>(shard, size, birth);
+}
+
+template <int64_t sign>
+inline void CountCpu(int64_t size, Birth birth) noexcept {
+  const uintptr_t mine = view;
+  if (__builtin_expect(mine == 0 || (mine & kShared) != 0, 0)) return CountShared<sign>(mine, size, birth);
+  CountIn<sign>(*reinterpret_cast<LedgerShard*>(mine), size, birth);
 }
 
 inline void Lost(uint64_t& counter) noexcept { __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED); }
@@ -123,7 +123,7 @@ inline void Lost(uint64_t& counter) noexcept { __atomic_fetch_add(&counter, 1, _
 void CountPool(uint32_t pool, int64_t size, Birth birth, int64_t sign) noexcept {
   LedgerShard& shard = g.pools[pool];
   SpinLock hold(shard.lock);
-  Count(shard, clock_, size, birth, sign);
+  sign > 0 ? Count<1>(shard, clock_, size, birth) : Count<-1>(shard, clock_, size, birth);
 }
 
 void* AllocInTable(size_t bytes) {
@@ -131,7 +131,7 @@ void* AllocInTable(size_t bytes) {
   if (block == nullptr) return block;
   const Birth birth = clock_.now();
   if (table.Insert(block, {static_cast<int64_t>(bytes), birth, kCpuPool})) {
-    CountCpu(static_cast<int64_t>(bytes), birth, 1);
+    CountCpu<1>(static_cast<int64_t>(bytes), birth);
   } else {
     Lost(g.counters->untracked_allocs);
   }
@@ -147,9 +147,10 @@ void* HookAlloc(size_t bytes) {
   if (bytes == 0) return g.alloc(bytes);
   void* block = g.alloc(bytes + sizeof(Trailer));
   if (block == nullptr) return block;
+  const size_t usable = ::malloc_usable_size(block);
   const Birth birth = clock_.now();
-  WriteTrailer(block, ::malloc_usable_size(block), static_cast<int64_t>(bytes), birth, clock_.generation, g.secret);
-  CountCpu(static_cast<int64_t>(bytes), birth, 1);
+  WriteTrailer(block, usable, static_cast<int64_t>(bytes), birth, clock_.generation, g.secret);
+  CountCpu<1>(static_cast<int64_t>(bytes), birth);
   return block;
 }
 
@@ -158,13 +159,23 @@ __attribute__((noinline)) bool Forget(void* block, size_t usable, BlockInfo* inf
   return g.mode == State::kMark && TakeTrailer(block, usable, clock_.generation, g.secret, info);
 }
 
+__attribute__((noinline)) void ForgetRare(void* block, size_t usable) noexcept {
+  BlockInfo info{};
+  const bool mine = usable >= kLarge && Forget(block, usable, &info);
+  mine ? CountCpu<-1>(info.size, info.birth) : Lost(g.counters->foreign_frees);
+}
+
 void HookFree(void* block) {
-  if (block != nullptr && g.mode != State::kOff) {
-    BlockInfo info{};
-    const size_t usable = g.mode == State::kMark ? ::malloc_usable_size(block) : kLarge;
-    const bool mine = usable < kLarge ? TakeTrailer(block, usable, clock_.generation, g.secret, &info)
-                                      : Forget(block, usable, &info);
-    mine ? CountCpu(info.size, info.birth, -1) : Lost(g.counters->foreign_frees);
+  if (block != nullptr && g.mode == State::kMark) {
+    const size_t usable = ::malloc_usable_size(block);
+    BlockInfo info;
+    if (__builtin_expect(usable < kLarge && TakeTrailer(block, usable, clock_.generation, g.secret, &info), 1)) {
+      CountCpu<-1>(info.size, info.birth);
+    } else {
+      ForgetRare(block, usable);
+    }
+  } else if (block != nullptr && g.mode == State::kTable) {
+    ForgetRare(block, kLarge);
   }
   g.release(block);
 }
@@ -392,7 +403,7 @@ void RestartTrackerInChild(RingWriter* ring) noexcept {
   clock_.step = 0, clock_.shift = 0, clock_.phase = 0;
   running_total = 0;
   table.Reset();
-  view = {};
+  view = 0;
   if (ring != nullptr && ring->open()) {
     if (g.shards != nullptr) PointAt(ring);
   } else {

@@ -16,9 +16,9 @@ struct Trailer {
 };
 
 inline uint64_t TrailerMagic(const void* block, uint64_t first, uint64_t second, uint32_t secret) noexcept {
-  uint64_t h = (reinterpret_cast<uintptr_t>(block) ^ first ^ 0xA0761D6478BD642Full) * 0x9E3779B97F4A7C15ull;
-  h = (h ^ (h >> 32) ^ first ^ (second + secret)) * 0xE7037ED1A0B428DBull;
-  return h ^ (h >> 29);
+  const uint64_t mixed = (second << 31 | second >> 33) + (reinterpret_cast<uintptr_t>(block) ^ secret);
+  const uint64_t h = (mixed ^ first) * 0x9E3779B97F4A7C15ull;
+  return h ^ h >> 32;
 }
 
 inline uint8_t* TrailerPlace(void* block, size_t usable) noexcept {
