@@ -56,6 +56,7 @@ report::RankView RankViewOf(const record::Ring& ring) {
               : header.role == record::Role::kLauncher ? "launcher"
                                                        : "trainer";
   view.pid = header.pid;
+  view.host = header.hostname;
   view.steps = ring.steps().empty() ? 0 : ring.steps().back().step;
   int64_t end = header.exit_mono_ns > 0  ? header.exit_mono_ns
                 : ring.steps().empty() ? header.start_mono_ns

@@ -18,10 +18,12 @@
 #include "cli/ranks_compare.h"
 #include "cli/rank_view.h"
 #include "finding/catalogue.h"
+#include "record/run_folder.h"
 
 namespace lowtide::cli {
 namespace {
 
+namespace fs = std::filesystem;
 using finding::Finding;
 using verdict::Judgement;
 using verdict::Kind;
@@ -244,6 +246,33 @@ void AddVerdicts(std::vector<std::vector<Judgement>>& ranks, finding::Document& 
   for (auto& judgements : ranks) AddRank(judgements, document);
 }
 
+namespace {
+
+// Rings that still lie in the memory of other hosts: their runs have not ended, or ended with the host. One finding a host,
+// and what can be read here is left in `files`.
+void SetAsideOthers(std::vector<std::string>& files, finding::Document& document) {
+  std::map<std::string, std::vector<std::string>> away;
+  std::erase_if(files, [&](const std::string& file) {
+    std::error_code error;
+    if (!fs::is_symlink(file, error) || fs::exists(file, error)) return false;
+    std::string host = record::OtherHostOf(fs::read_symlink(file, error).string());
+    if (!host.empty()) away[host].push_back(fs::path(file).filename().string());
+    return !host.empty();
+  });
+  for (const auto& [host, names] : away) {
+    std::string list;
+    for (size_t i = 0; i < names.size() && i < 8; ++i) list += (i ? ", " : "") + names[i];
+    if (names.size() > 8) list += fmt::format(" ... ({})", names.size());
+    document.findings.push_back(ToolFinding(
+        "LT903", names[0], fmt::format("{} lie in the memory of host {} and could not be read here", list, host),
+        fmt::format("{} 位于主机 {} 的内存中，无法在此读取", list, host),
+        "`lowtide run` on that host puts them into the folder when the run ends there; if the host went down, they are lost",
+        "该主机上的 `lowtide run` 会在运行结束时将其放入此目录；如果该主机已宕机，则它们已丢失"));
+  }
+}
+
+}  // namespace
+
 report::RunView JudgeFolder(const std::string& folder, const JudgeOptions& options) {
   std::vector<std::string> files = record::ListRings(folder);
   if (files.empty()) {
@@ -253,6 +282,7 @@ report::RunView JudgeFolder(const std::string& folder, const JudgeOptions& optio
   view.folder = folder;
   std::vector<std::vector<Judgement>> ranks;
   Ranks together;
+  SetAsideOthers(files, view.document);
   for (JudgedRing& ring : JudgeRings(files, options)) {
     for (Finding& finding : ring.findings) view.document.findings.push_back(std::move(finding));
     if (!ring.shown) continue;

@@ -33,6 +33,7 @@ struct RankView {
   int rank = 0;
   std::string role;  // "trainer", "worker", "launcher"
   int64_t pid = 0;
+  std::string host = {};
   uint64_t steps = 0;
   double seconds = 0;   // from the first to the last step
   std::string ended;    // "exit 0", "killed by signal 9", "still running", ...

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/units.h"
 #include "report/phrases.h"
@@ -53,6 +54,18 @@ class Writer {
       if (!notable || (!many_ranks_ && rank.lost == 0)) continue;
       Line("  {}", words_.Say(Phrase::kRankLine, rank.rank, rank.pid, FormatCount(rank.steps), words_.Ended(rank.ended),
                               rank.lost ? words_.Say(Phrase::kRecordsLost, rank.lost) : ""));
+    }
+    Hosts();
+  }
+
+  // Who ran where, for a run on several hosts.
+  void Hosts() {
+    std::map<std::string, std::vector<int>> hosts;
+    for (const RankView& rank : view_.ranks) hosts[rank.host].push_back(rank.rank);
+    if (hosts.size() < 2) return;
+    for (auto& [host, ranks] : hosts) {
+      std::sort(ranks.begin(), ranks.end());
+      Line("  {}", words_.Say(Phrase::kHostLine, host, words_.OnRanks(ranks)));
     }
   }
 
