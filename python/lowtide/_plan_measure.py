@@ -63,6 +63,13 @@ def config_of(model):
     return {}
 
 
+def _autocast(torch):
+    try:
+        return torch.is_autocast_enabled() or torch.is_autocast_enabled("cpu")
+    except TypeError:  # PyTorch before 2.4 takes no device
+        return torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled()
+
+
 def _first_call(module, args, kwargs):
     """The outermost module's call, and what it is given; nested calls come after it."""
     if _state["shape"] is None and module.training:
@@ -72,7 +79,7 @@ def _first_call(module, args, kwargs):
         if given and any(True for _ in module.parameters()):
             _state["model"], _state["shape"] = module, list(given[0].shape)
             _state["token_input"] = not given[0].is_floating_point() and given[0].dim() >= 2
-            _state["autocast"] = torch.is_autocast_enabled() or getattr(torch, "is_autocast_cpu_enabled", lambda: False)()
+            _state["autocast"] = _autocast(torch)
 
 
 def _report(optimizer):

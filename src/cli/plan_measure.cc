@@ -142,6 +142,7 @@ Setup RunSetup(const json& notes, const Measured& measured, const PlanOptions& o
   setup.shard = 0;
   setup.offload_optimizer = setup.offload_parameters = setup.sequence_parallel = false;
   setup.accumulate = 1;
+  setup.cuda = measured.pool.starts_with("cuda");
   if (measured.micro_batch) setup.micro_batch = *measured.micro_batch;
   if (measured.sequence) setup.sequence = *measured.sequence;
   if (options.checkpoint.empty() && Flag(notes, "checkpointing")) setup.recompute = Recompute::kFull;
@@ -198,14 +199,19 @@ double StatesOf(const Estimate& estimate) {
 void Calibrate(const Setup& ran, Measured& measured, Request& request) {
   const double states = measured.weights.value_or(0) + measured.optimizer.value_or(0);
   measured.dynamic = std::max(0.0, measured.peak - states);
+  const Setup setup = ran;
+  const Estimate before = Predict(request.shape, setup);
+  const StageMemory& stage = before.Worst();
+  measured.predicted_weights = stage.Part("weights") + stage.Part("frozen weights");
+  measured.predicted_optimizer = stage.Part("optimizer") + stage.Part("master weights");
+  for (const Term& term : stage.terms) measured.predicted_gradients += term.id == "gradients" ? term.bytes[kBackwardEnd] : 0;
   if (!request.shape.sizes_known) {
+    request.shape.assumed.clear();
     request.setup.measured_per_sample = measured.dynamic / static_cast<double>(measured.micro_batch.value_or(1));
     measured.notes.push_back({"this model's layers are not known to lowtide: its activations are planned as measured, per sample, and strategies that split layers are left out",
                               "lowtide 不了解此模型的层结构：激活值按每样本的实测值规划，且不考虑切分层的策略"});
     return;
   }
-  Setup setup = ran;
-  const Estimate before = Predict(request.shape, setup);
   measured.predicted_peak = before.Peak();
   measured.predicted_dynamic = before.Peak() - StatesOf(before);
   const double ratio = SolveRatio(request.shape, setup, measured.peak);
@@ -249,7 +255,7 @@ Measured Measure(const PlanOptions& options, const CommonOptions& common, Reques
   }
   const json notes = ReadNotes(scratch.path());
   Measured measured{peaks.steps, peaks.pool, peaks.peak, peaks.steady, Number(notes, "parameters"), Number(notes, "trainable"), Number(notes, "weight_bytes"),
-                    Number(notes, "gradient_bytes"), Number(notes, "optimizer_bytes"), {}, {}, 0, 0, 0, {}, {}};
+                    Number(notes, "gradient_bytes"), Number(notes, "optimizer_bytes"), {}, {}, 0, 0, 0, 0, 0, 0, {}, {}};
   ReadInput(notes, measured);
   if (!model_given) request.shape = ShapeOf(notes, options.command[0]);
   const Setup ran = RunSetup(notes, measured, options, request.setup);

@@ -86,14 +86,4 @@ Fit Judge(const Estimate& estimate, double capacity) {
   return peak * (1 - estimate.band) > room ? Fit::kTooLarge : Fit::kTooClose;
 }
 
-const char* MomentName(Moment moment) {
-  switch (moment) {
-    case kLoss: return "loss";
-    case kBackward: return "backward";
-    case kBackwardEnd: return "backward end";
-    case kStep: return "step";
-    default: return "between steps";
-  }
-}
-
 }  // namespace lowtide::plan

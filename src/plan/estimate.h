@@ -64,6 +64,5 @@ enum class Fit { kFits, kTooClose, kTooLarge };
 // Fits only when the peak, wrong by the whole band, still fits beside what cannot be used.
 Fit Judge(const Estimate& estimate, double capacity);
 
-const char* MomentName(Moment moment);  // "loss", "backward", "backward end", "step", "between steps"
 
 }  // namespace lowtide::plan

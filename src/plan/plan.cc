@@ -111,7 +111,7 @@ Text PopularReason(const Plan& plan, const Popular& popular) {
   if (!plan.chosen) return {"see the table for what it costs", "代价见表"};
   const double slower = theirs.cost.seconds_per_token / plan.candidates[*plan.chosen].cost.seconds_per_token;
   return {fmt::format("about {:.1f} times the time of {}: {}", slower, Describe(plan.candidates[*plan.chosen].estimate.setup), CostLine(theirs).en),
-          fmt::format("用时约为 {} 的 {:.1f} 倍：{}", Describe(plan.candidates[*plan.chosen].estimate.setup), slower, CostLine(theirs).zh)};
+          fmt::format("用时约为 {} 的 {:.1f} 倍：{}", Describe(plan.candidates[*plan.chosen].estimate.setup, true), slower, CostLine(theirs).zh)};
 }
 
 void AddPopular(Plan& plan) {

@@ -35,6 +35,7 @@ struct Measured {
   std::optional<double> parameters, trainable, weights, gradients, optimizer;  // bytes but the first two
   std::optional<uint64_t> micro_batch, sequence;
   double dynamic = 0;          // peak less weights, gradients and optimizer
+  double predicted_weights = 0, predicted_gradients = 0, predicted_optimizer = 0;
   double predicted_peak = 0, predicted_dynamic = 0;
   std::optional<double> ratio; // dynamic measured / predicted
   std::vector<Text> notes;

@@ -2,6 +2,7 @@
 #include <cctype>
 #include <string_view>
 
+#include "plan/config.h"
 #include "plan/shape.h"
 
 namespace lowtide::plan {
@@ -102,6 +103,11 @@ const std::vector<Shape>& Presets() {
     for (const Llama& row : kLlamas) shapes.push_back(FromLlama(row));
     for (const Plain& row : kPlain) shapes.push_back(FromPlain(row));
     shapes.push_back(Mixtral());
+#define PRESET(model, sizes)                     \
+  shapes.push_back(ParseConfig(sizes, model));   \
+  shapes.back().name = model;
+#include "plan/presets_configs.inc"
+#undef PRESET
     return shapes;
   }();
   return all;

@@ -85,7 +85,7 @@ uint64_t Setup::shards() const {
   return shard ? shard : all;
 }
 
-std::string Describe(const Setup& setup) {
+std::string Describe(const Setup& setup, bool chinese) {
   std::string text;
   auto add = [&](const std::string& part) { text += (text.empty() ? "" : " x ") + part; };
   if (setup.tensor > 1) add(fmt::format("TP{}", setup.tensor));
@@ -93,18 +93,18 @@ std::string Describe(const Setup& setup) {
   if (setup.context > 1) add(fmt::format("CP{}", setup.context));
   if (setup.expert > 1) add(fmt::format("EP{}", setup.expert));
   if (setup.strategy == Strategy::kMegatron) {
-    if (setup.data() > 1) add(setup.distributed_optimizer ? fmt::format("DP{} (distributed optimizer)", setup.data()) : fmt::format("DP{}", setup.data()));
+    if (setup.data() > 1) add(setup.distributed_optimizer ? fmt::format(fmt::runtime(chinese ? "DP{}（分布式优化器）" : "DP{} (distributed optimizer)"), setup.data()) : fmt::format("DP{}", setup.data()));
   } else if (setup.strategy == Strategy::kHsdp) {
-    add(fmt::format("HSDP ({} shards)", setup.shards()));
+    add(fmt::format(fmt::runtime(chinese ? "HSDP（{} 个分片）" : "HSDP ({} shards)"), setup.shards()));
   } else {
-    add(Name(setup.strategy));
+    add(setup.strategy == Strategy::kSingle && chinese ? "单 GPU" : Name(setup.strategy));
   }
   if (setup.offload_parameters) {
-    text += ", states on the CPU";
+    text += chinese ? "，状态放在 CPU" : ", states on the CPU";
   } else if (setup.offload_optimizer) {
-    text += ", optimizer on the CPU";
+    text += chinese ? "，优化器放在 CPU" : ", optimizer on the CPU";
   }
-  return text.empty() ? "single GPU" : text;
+  return !text.empty() ? text : chinese ? "单 GPU" : "single GPU";
 }
 
 void CheckSetup(const Setup& setup, const Shape& shape) {

@@ -41,6 +41,7 @@ struct Setup {
   uint64_t micro_batch = 1, sequence = 2048, accumulate = 1;
   uint64_t lora_rank = 0;             // 0: all parameters are trained
   double base_bits = 16;              // of the frozen base under LoRA
+  bool cuda = true;                   // false: on the CPU, without the libraries' workspaces
   bool states_only = false;           // nothing but parameters, gradients, optimizer
   bool deepspeed_counting = false;    // states as DeepSpeed's own estimators count them
   double largest_layer = 0;           // parameters; 0: as the shape says
@@ -60,7 +61,7 @@ struct Setup {
 };
 
 // "ddp", "FSDP", "TP8 x PP4 x ZeRO-1": as people write it.
-std::string Describe(const Setup& setup);
+std::string Describe(const Setup& setup, bool chinese = false);
 
 // Throws Error when the setup cannot be run for this model: sizes that do not divide, numbers out of range.
 void CheckSetup(const Setup& setup, const Shape& shape);

@@ -182,7 +182,7 @@ void AddActivations(const Context& context, std::vector<Term>& terms) {
   const Setup& setup = context.setup;
   if (setup.measured_per_sample) {
     const double bytes = setup.measured_fixed + *setup.measured_per_sample * static_cast<double>(setup.micro_batch);
-    terms.push_back({"activations", {"activations and buffers, as measured", "实测的激活值与缓冲区"}, {"measured bytes per sample x micro batch", "实测每样本字节数 × 微批大小"},
+    terms.push_back({"activations", {"activations, as measured", "激活值（实测）"}, {"measured bytes per sample x micro batch", "实测每样本字节数 × 微批大小"},
                      "lowtide plan --measure", {bytes, bytes, 0, 0, 0}});
     return;
   }

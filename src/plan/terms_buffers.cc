@@ -78,6 +78,7 @@ void AddBuffers(const Context& context, std::vector<Term>& terms) {
     terms.push_back({"step", {"temporaries of the optimizer's step", "优化器更新时的临时张量"}, {"foreach AdamW makes the square roots of all second moments at once", "foreach AdamW 一次计算所有二阶矩的平方根"},
                      "torch.optim.AdamW(foreach=True)", {0, 0, 0, bytes, 0}});
   }
+  if (!setup.cuda) return;
   const double workspace = (setup.code == Code::kFused ? 64 : 32) * kMiB;
   terms.push_back({"workspaces", {"libraries' workspaces", "库的工作区"}, {"cuBLAS 32 MiB, with Transformer Engine 64 MiB", "cuBLAS 32 MiB，使用 Transformer Engine 时 64 MiB"},
                    "CUBLAS_WORKSPACE_CONFIG; Transformer Engine", {workspace, workspace, workspace, workspace, workspace}});

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/units.h"
 #include "report/columns.h"
@@ -54,6 +55,11 @@ class Writer {
     return words_.Get(Phrase::kPlanOffload);
   }
 
+  const char* MomentWord(Moment moment) const {
+    constexpr Phrase kNames[] = {Phrase::kPlanAtLoss, Phrase::kPlanAtBackward, Phrase::kPlanAtBackwardEnd, Phrase::kPlanAtStep};
+    return words_.Get(kNames[std::min<int>(moment, kStep)]);
+  }
+
   const char* FitName(Fit fit) const {
     return words_.Get(fit == Fit::kFits ? Phrase::kPlanFits : fit == Fit::kTooClose ? Phrase::kPlanClose : Phrase::kPlanLarge);
   }
@@ -92,9 +98,9 @@ class Writer {
     const Moment moment = worst.PeakMoment();
     const bool asked = plan_.request.strategy_given || plan_.request.capacity <= 0;
     const Phrase title = asked ? Phrase::kPlanAsked : shown.fit == Fit::kFits ? Phrase::kPlanBest : Phrase::kPlanLeast;
-    Line(terminal_.Bold(fmt::format("{}: {}", words_.Get(title), Describe(estimate.setup))) +
+    Line(terminal_.Bold(fmt::format("{}: {}", words_.Get(title), Describe(estimate.setup, words_.chinese()))) +
          fmt::format(", {} {}", words_.Get(Phrase::kPlanHeadRecompute), RecomputeName(estimate.setup.recompute)));
-    Line(terminal_.Dim("  " + words_.Say(Phrase::kPlanTerm, MomentName(moment))));
+    Line(terminal_.Dim("  " + words_.Say(Phrase::kPlanTerm, MomentWord(moment))));
     for (const Term& term : worst.terms) {
       if (term.bytes[moment] > 0) Row(Pick(term.name), term.bytes[moment], estimate.Peak(), Pick(term.formula));
     }
@@ -131,7 +137,7 @@ class Writer {
     for (const Candidate& candidate : plan_.candidates) {
       const double needs = candidate.estimate.Peak() + UnusableMemory(candidate.estimate).total();
       const std::string batch = candidate.largest_micro_batch ? FormatCount(candidate.largest_micro_batch) : "-";
-      StrategyRow(Describe(candidate.estimate.setup), RecomputeName(candidate.estimate.setup.recompute), FormatBytes(needs), FitName(candidate.fit), batch, candidate.fit);
+      StrategyRow(Describe(candidate.estimate.setup, words_.chinese()), RecomputeName(candidate.estimate.setup.recompute), FormatBytes(needs), FitName(candidate.fit), batch, candidate.fit);
       Wrapped("      ", Pick(candidate.why));
     }
     Line();
@@ -154,9 +160,9 @@ class Writer {
     Line(terminal_.Bold(words_.Say(Phrase::kPlanMeasuredHead, m.steps, words_.Pool(m.pool))));
     Line("  " + FitLeft("", 28) + FitRight(words_.Get(Phrase::kPlanPredicted), 12) + FitRight(words_.Get(Phrase::kPlanMeasured), 12) + FitRight(words_.Get(Phrase::kPlanRatio), 8));
     auto known = [&](double value) { return m.ratio ? std::optional(value) : std::nullopt; };
-    Compare(Phrase::kPlanWeights, {}, m.weights);
-    Compare(Phrase::kPlanGradients, {}, m.gradients);
-    Compare(Phrase::kPlanOptimizer, {}, m.optimizer);
+    Compare(Phrase::kPlanWeights, m.predicted_weights, m.weights);
+    Compare(Phrase::kPlanGradients, m.predicted_gradients, m.gradients);
+    Compare(Phrase::kPlanOptimizer, m.predicted_optimizer, m.optimizer);
     Compare(Phrase::kPlanDynamic, known(m.predicted_dynamic), m.dynamic);
     Compare(Phrase::kPlanPeak, known(m.predicted_peak), m.peak);
     if (m.ratio) Line("  " + words_.Say(Phrase::kPlanApplied, *m.ratio));
@@ -169,9 +175,12 @@ class Writer {
     const Setup& setup = plan_.shown.estimate.setup;
     const StageMemory& worst = plan_.shown.estimate.Worst();
     const bool fits = plan_.shown.fit == Fit::kFits;
-    auto say = [&](const std::string& text) { Wrapped("  - ", text); };
+    auto say = [&](const std::string& text) {
+      const char* mark = "  - ";
+      for (const std::string& line : WrapTo(text, Width() - 4)) Line(std::exchange(mark, "    ") + line);
+    };
     if (plan_.request.capacity <= 0) say(words_.Get(Phrase::kPlanNextGpu));
-    if (plan_.shown.largest_micro_batch > setup.micro_batch && fits) say(words_.Say(Phrase::kPlanNextBatch, plan_.shown.largest_micro_batch));
+    if (plan_.shown.largest_micro_batch > setup.micro_batch && fits) say(words_.Say(Phrase::kPlanNextBatch, FormatCount(plan_.shown.largest_micro_batch)));
     if (plan_.request.capacity > 0 && !plan_.chosen && !setup.states_only) say(words_.Get(Phrase::kPlanNextMore));
     if (worst.Part("logits") > 0.25 * worst.Peak() && setup.logits_kind() == Logits::kWhole) say(words_.Get(Phrase::kPlanNextLogits));
     if (setup.code == Code::kEager && worst.Part("activations") > 0.3 * worst.Peak()) say(words_.Get(Phrase::kPlanNextCode));
