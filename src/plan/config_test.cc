@@ -51,7 +51,7 @@ TEST(ConfigTest, ALiveModelIsTakenAtItsWord) {
   Shape shape = ParseConfig(R"({"lowtide_model":{"name":"Net","parameters":1000000,"trainable":1000,"parameter_bytes":2000000,"config":{}}})", "c");
   EXPECT_FALSE(shape.sizes_known);
   EXPECT_NEAR(CountParameters(shape).total, 1e6, 1);
-  Setup setup;
+  plan::Setup setup;
   setup.states_only = true;
   setup.weights = Weights::kFp32;
   EXPECT_NEAR(Predict(shape, setup).Peak(), 999000 * 2 + 1000 * 16, 10);

@@ -11,7 +11,7 @@ namespace lowtide::plan {
 namespace {
 
 Setup States(Strategy strategy, uint64_t gpus) {
-  Setup setup;
+  plan::Setup setup;
   setup.strategy = strategy;
   setup.gpus = gpus;
   setup.weights = Weights::kMaster;
@@ -34,7 +34,7 @@ TEST(EstimateTest, ZeroFigureOne) {
 TEST(EstimateTest, DeepSpeedEstimators) {
   const Shape shape = GuessShape(2851e6, {});
   auto figure = [&](Strategy strategy, bool optimizer, bool parameters) {
-    Setup setup = States(strategy, 8);
+    plan::Setup setup = States(strategy, 8);
     setup.deepspeed_counting = true;
     setup.largest_layer = 32e6;
     setup.offload_optimizer = optimizer;
@@ -51,7 +51,7 @@ TEST(EstimateTest, DeepSpeedEstimators) {
 TEST(EstimateTest, OptimizersAndPrecisions) {
   const Shape shape = GuessShape(1e9, {});
   auto bytes = [&](Weights weights, Optimizer optimizer) {
-    Setup setup = States(Strategy::kSingle, 1);
+    plan::Setup setup = States(Strategy::kSingle, 1);
     setup.weights = weights;
     setup.optimizer = optimizer;
     return States(shape, setup) / 1e9;
@@ -70,7 +70,7 @@ TEST(EstimateTest, OptimizersAndPrecisions) {
 
 TEST(EstimateTest, AdaptersAreSmall) {
   const Shape shape = *FindPreset("llama3.1-8b");
-  Setup setup = States(Strategy::kSingle, 1);
+  plan::Setup setup = States(Strategy::kSingle, 1);
   setup.lora_rank = 16;
   const double bytes = States(shape, setup);
   // 41.9M adapters (16 bytes each) over a 16-bit base; 7 maps a layer, rank 16, as published for this rank.
@@ -81,7 +81,7 @@ TEST(EstimateTest, AdaptersAreSmall) {
 
 struct Case {
   const char* model;
-  Setup setup;
+  plan::Setup setup;
 };
 
 std::vector<Case> Many() {
@@ -90,7 +90,7 @@ std::vector<Case> Many() {
     for (Strategy strategy : {Strategy::kDdp, Strategy::kZero1, Strategy::kZero2, Strategy::kZero3, Strategy::kFsdp, Strategy::kMegatron}) {
       for (Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull, Recompute::kOffload}) {
         for (uint64_t split : {1, 2, 4}) {
-          Setup setup;
+          plan::Setup setup;
           setup.strategy = strategy;
           setup.gpus = 32;
           setup.tensor = split;
@@ -126,7 +126,7 @@ TEST(EstimateTest, MoreOfAnythingIsNotLess) {
   for (const Case& one : Many()) {
     const Shape& shape = *FindPreset(one.model);
     const double peak = Predict(shape, one.setup).Peak();
-    Setup more = one.setup;
+    plan::Setup more = one.setup;
     more.micro_batch *= 2;
     EXPECT_GE(Predict(shape, more).Peak(), peak) << one.model;
     more = one.setup;
@@ -140,7 +140,7 @@ TEST(EstimateTest, MoreOfAnythingIsNotLess) {
 
 TEST(EstimateTest, SplittingAndRecomputingSave) {
   const Shape& shape = *FindPreset("llama3.1-8b");
-  Setup setup;
+  plan::Setup setup;
   setup.strategy = Strategy::kFsdp;
   setup.gpus = 8;
   setup.micro_batch = 4;
@@ -166,7 +166,7 @@ std::string Complaint(const Setup& setup) {
 }
 
 TEST(EstimateTest, SetupsThatCannotRunAreErrors) {
-  Setup setup;
+  plan::Setup setup;
   setup.strategy = Strategy::kMegatron;
   setup.gpus = 64;
   setup.tensor = 3;

@@ -48,7 +48,7 @@ TEST(PlanTest, OneRowOfAKindAndFittingOnesFirst) {
 
 TEST(PlanTest, LargestMicroBatchIsTheLargest) {
   const Request request = Ask("llama3.1-8b", 8, "h100");
-  Setup setup = request.setup;
+  plan::Setup setup = request.setup;
   const uint64_t batch = LargestMicroBatch(request.shape, setup, request.capacity);
   ASSERT_GE(batch, 1u);
   setup.micro_batch = batch;
