@@ -13,8 +13,8 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 
 debian_packages() {
   local packages=(g++ make ninja-build cmake ccache pkg-config zlib1g-dev libfmt-dev libcli11-dev libtomlplusplus-dev
-                  nlohmann-json3-dev libtree-sitter-dev)
-  [ "$want" = test ] && packages+=(libgtest-dev)
+                  nlohmann-json3-dev libtree-sitter-dev prometheus-cpp-dev)
+  [ "$want" = test ] && packages+=(libgtest-dev prometheus iproute2)
   printf '%s\n' "${packages[@]}"
 }
 
