@@ -76,7 +76,7 @@ class Session {
     }
     if (Usable(wanted)) {
       for (const std::string& old : joins ? std::vector<std::string>{} : record::ListRings(wanted)) fs::remove(old);
-      ForgetRankFiles(wanted);
+      if (options_.force && !joins) ForgetRankFiles(wanted);
       folder_ = wanted;
       return;
     }
