@@ -49,8 +49,10 @@ class Enumerator {
     return setup;
   }
 
-  // One entry for each way to recompute; the user's own when it was given.
-  void Add(const std::string& kind, const Setup& setup) {
+  // One entry for each way to recompute; the user's own when it was given. Groups that share a batch take more micro
+  // batches each, so that all variants train on the same number of sequences a step.
+  void Add(const std::string& kind, Setup setup) {
+    setup.accumulate = base_.accumulate * setup.tensor * setup.pipeline * setup.context;
     if (!Possible(setup, request_.shape)) return;
     for (Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
       if (request_.recompute_given && recompute != request_.setup.recompute) continue;
@@ -116,7 +118,6 @@ class Enumerator {
         setup.pipeline = p;
         setup.sequence_parallel = t > 1;
         setup.distributed_optimizer = true;
-        if (p > 1) setup.accumulate = std::max(setup.accumulate, 4 * p);  // fewer micro batches leave stages idle
         if (p > 1 && (request_.shape.layers + request_.shape.encoder_layers) % p) continue;
         Add(p == 1 ? "tp-dp" : t == 1 ? "pp-dp" : "tp-pp-dp", setup);
       }

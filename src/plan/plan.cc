@@ -31,21 +31,22 @@ Text CostLine(const Candidate& candidate) {
   return line;
 }
 
+const Term& LargestTerm(const StageMemory& stage) {
+  const Moment moment = stage.PeakMoment();
+  return *std::max_element(stage.terms.begin(), stage.terms.end(), [&](const Term& a, const Term& b) { return a.bytes[moment] < b.bytes[moment]; });
+}
+
 Text TooMuch(const Candidate& candidate, double capacity) {
   const Estimate& estimate = candidate.estimate;
-  const Term* largest = nullptr;
-  const Moment moment = estimate.Worst().PeakMoment();
-  for (const Term& term : estimate.Worst().terms) {
-    if (!largest || term.bytes[moment] > largest->bytes[moment]) largest = &term;
-  }
+  const Term& largest = LargestTerm(estimate.Worst());
   const double over = estimate.Peak() + UnusableMemory(estimate).total() - capacity;
-  const std::string most = FormatBytes(largest->bytes[moment]);
+  const std::string most = FormatBytes(largest.bytes[estimate.Worst().PeakMoment()]);
   if (over <= 0) {
-    return {fmt::format("{} to spare by the figures, less than their error; most is {} ({})", FormatBytes(-over), largest->name.en, most),
-            fmt::format("按数字剩余 {}，小于误差；最大的一项是{}（{}）", FormatBytes(-over), largest->name.zh, most)};
+    return {fmt::format("{} to spare by the figures, less than their error; most is {} ({})", FormatBytes(-over), largest.name.en, most),
+            fmt::format("按数字剩余 {}，小于误差；最大的一项是{}（{}）", FormatBytes(-over), largest.name.zh, most)};
   }
-  return {fmt::format("{} too much; most is {} ({})", FormatBytes(over), largest->name.en, most),
-          fmt::format("超出 {}；最大的一项是{}（{}）", FormatBytes(over), largest->name.zh, most)};
+  return {fmt::format("{} too much; most is {} ({})", FormatBytes(over), largest.name.en, most),
+          fmt::format("超出 {}；最大的一项是{}（{}）", FormatBytes(over), largest.name.zh, most)};
 }
 
 Candidate Evaluate(const Request& request, const Variant& variant) {
@@ -100,12 +101,18 @@ std::vector<Candidate> Rank(const Request& request) {
 Text PopularReason(const Plan& plan, const Popular& popular) {
   const Candidate& theirs = popular.candidate;
   const StageMemory& worst = theirs.estimate.Worst();
-  const double states = worst.Part("weights") + worst.Part("frozen weights") + worst.Part("master weights") + worst.Part("optimizer");
   if (theirs.fit != Fit::kFits) {
-    return {fmt::format("it needs {} of {}, {} of it weights and optimizer: a count of parameters does not know the GPU, the batch or the sequence",
-                        FormatBytes(theirs.estimate.Peak()), FormatBytes(plan.request.capacity), FormatBytes(states)),
-            fmt::format("它需要 {}（共有 {}），其中权重和优化器占 {}：仅凭参数量并不知道 GPU、批大小和序列长度",
-                        FormatBytes(theirs.estimate.Peak()), FormatBytes(plan.request.capacity), FormatBytes(states))};
+    const std::string needs = FormatBytes(theirs.estimate.Peak() + UnusableMemory(theirs.estimate).total()), has = FormatBytes(plan.request.capacity);
+    const Term& largest = LargestTerm(worst);
+    const std::string most = FormatBytes(largest.bytes[worst.PeakMoment()]);
+    Text text{fmt::format("it needs {} of {}, most of it {} ({}): a count of parameters does not know the GPU, the batch or the sequence", needs, has, largest.name.en, most),
+              fmt::format("它需要 {}（共有 {}），最大的一项是{}（{}）：仅凭参数量并不知道 GPU、批大小和序列长度", needs, has, largest.name.zh, most)};
+    for (const Candidate& candidate : plan.candidates) {
+      if (candidate.kind != theirs.kind || candidate.fit != Fit::kFits) continue;
+      text.en += "; with activation checkpointing it fits, see the table";
+      text.zh += "；配合激活重计算则放得下，见表";
+    }
+    return text;
   }
   if (plan.chosen && plan.candidates[*plan.chosen].kind == theirs.kind) return {"the arithmetic agrees here", "此处与计算一致"};
   if (!plan.chosen) return {"see the table for what it costs", "代价见表"};
@@ -126,6 +133,10 @@ void AddPopular(Plan& plan) {
 
 void AddNotes(Plan& plan) {
   for (const Text& text : plan.request.shape.assumed) plan.notes.push_back({"assumed: " + text.en, "假设：" + text.zh});
+  if (!plan.candidates.empty()) {
+    const uint64_t sequences = plan.request.setup.micro_batch * plan.request.setup.accumulate * plan.request.setup.gpus;
+    plan.notes.push_back({fmt::format("strategies are compared at {} sequences a step", FormatCount(sequences)), fmt::format("各策略均按每步 {} 个序列比较", FormatCount(sequences))});
+  }
   if (!plan.request.setup.flash) return;
   plan.notes.push_back({"attention is taken to be flash or memory-efficient; --attention eager adds the scores of s x s",
                         "假定使用 flash 或省内存的注意力；--attention eager 会加上 s × s 的分数"});

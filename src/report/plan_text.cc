@@ -98,8 +98,7 @@ class Writer {
     const Moment moment = worst.PeakMoment();
     const bool asked = plan_.request.strategy_given || plan_.request.capacity <= 0;
     const Phrase title = asked ? Phrase::kPlanAsked : shown.fit == Fit::kFits ? Phrase::kPlanBest : Phrase::kPlanLeast;
-    Line(terminal_.Bold(fmt::format("{}: {}", words_.Get(title), Describe(estimate.setup, words_.chinese()))) +
-         fmt::format(", {} {}", words_.Get(Phrase::kPlanHeadRecompute), RecomputeName(estimate.setup.recompute)));
+    Line(terminal_.Bold(words_.Say(Phrase::kPlanTitle, words_.Get(title), Describe(estimate.setup, words_.chinese()), RecomputeName(estimate.setup.recompute))));
     Line(terminal_.Dim("  " + words_.Say(Phrase::kPlanTerm, MomentWord(moment))));
     for (const Term& term : worst.terms) {
       if (term.bytes[moment] > 0) Row(Pick(term.name), term.bytes[moment], estimate.Peak(), Pick(term.formula));
@@ -127,7 +126,7 @@ class Writer {
   void StrategyRow(const std::string& strategy, const std::string& recompute, const std::string& needs, const std::string& verdict, const std::string& batch,
                    const std::optional<Fit>& fit) {
     const std::string word = FitLeft(verdict, 19);
-    Line("  " + FitLeft(strategy, 38) + FitLeft(recompute, 15) + FitRight(needs, 9) + "  " + (fit ? Coloured(*fit, word) : word) + FitRight(batch, 9));
+    Line("  " + FitLeft(strategy, 41) + FitLeft(recompute, 15) + FitRight(needs, 9) + "  " + (fit ? Coloured(*fit, word) : word) + FitRight(batch, 9));
   }
 
   void Strategies() {

@@ -66,7 +66,7 @@ def test_a_bare_count_says_what_is_assumed(plan):
 
 def test_the_popular_answer_stands_beside_ours(plan):
     popular = plan("llama2-7b", "--gpus", 8, "--gpu", "a100-80")["popular"]
-    assert popular["name"] == "DDP" and popular["fit"] == "does_not_fit" and "optimizer" in popular["reason"]
+    assert popular["name"] == "DDP" and popular["fit"] == "does_not_fit" and "optimizer states" in popular["reason"]
 
 
 def test_text_in_both_languages(lowtide):
