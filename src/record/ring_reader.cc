@@ -192,9 +192,10 @@ bool Ring::RequestStopAt(uint64_t step) {
   return state_->file.WriteWord(offsetof(FileHeader, control.stop_at_step), step);
 }
 
-// Of another host only its own words can be had: it has not ended, and wrote lately.
+// Of another host only its own words can be had: it has not ended, and wrote lately. Whose ring lay in its host's memory
+// and can be read here has been brought home: no one writes it any more.
 bool Ring::WroteLately() const {
-  if (header().exit_state != ExitState::kRunning) return false;
+  if (header().exit_state != ExitState::kRunning || (header().capabilities & kCapRingInShm)) return false;
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   const int64_t last = steps().empty() ? header().start_mono_ns : steps().back().mono_ns;
