@@ -6,11 +6,14 @@
 #include <utility>
 
 #include "base/error.h"
+#include "cli/rank_files.h"
 #include "cli/rank_view.h"
+#include "cli/ranks_compare.h"
 
 namespace lowtide::cli {
 namespace {
 
+constexpr double kCompareEvery = 5;  // seconds between two comparisons of the ranks
 constexpr double kMostSaved = 0.2;  // seconds of judging that a long pause allows at once
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -98,6 +101,18 @@ std::vector<Follower::Followed> Follower::Ranks() const {
   return sorted;
 }
 
+void Follower::Compare() {
+  if (ranks_.size() < 2 || (compared_at_ > 0 && Now() < compared_at_ + kCompareEvery)) return;
+  finding::Document document;
+  cli::Ranks together;
+  together.facts = ReadFacts(folder_);
+  for (const Followed& rank : Ranks()) together.tracks.push_back(TrackOf(rank.ring));
+  ReadRankFiles(folder_, document);
+  CompareRanks(together, document);
+  between_ = std::move(document.findings);
+  compared_at_ = Now();
+}
+
 report::RunView Follower::Look() {
   budget_.Begin();
   Refresh(budget_);
@@ -114,6 +129,8 @@ report::RunView Follower::Look() {
       view.document.verdicts.push_back(std::move(row));
     }
   }
+  Compare();
+  view.document.findings = between_;
   for (const auto& [path, why] : unreadable_) {
     finding::Finding finding;
     finding.code = "LT903";

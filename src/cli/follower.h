@@ -65,6 +65,7 @@ class Follower {
   // A ring is renamed once its rank is known, and pids repeat: from host to host, and from exec to exec.
   using Process = std::tuple<std::string, int64_t, int64_t>;  // host, pid, start
 
+  void Compare();
   void FindRings();
   void Read(Rank& rank);
   void Judge(Rank& rank, JudgeBudget& budget);
@@ -75,6 +76,8 @@ class Follower {
   std::set<std::string> known_;                      // files of these
   std::map<std::string, std::string> unreadable_;    // file -> why
   JudgeBudget budget_;
+  std::vector<finding::Finding> between_;            // what the ranks left and what their comparison shows
+  double compared_at_ = 0;
   bool ended_ = false;
 };
 

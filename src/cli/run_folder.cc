@@ -93,17 +93,19 @@ void AddBlindSpots(const record::Ring& ring, finding::Document& document) {
 // A pool that leaks on some ranks and not on others says where to look.
 void NameRanks(std::vector<std::vector<Judgement>>& ranks) {
   std::map<std::string, std::set<int>> leaking, watched;
+  // Each rank has its own device: cuda:0 of rank 0 is compared with cuda:1 of rank 1.
+  auto kind = [](const Judgement& judgement) { return judgement.pool.substr(0, judgement.pool.find(':')); };
   for (const auto& judgements : ranks) {
     for (const Judgement& judgement : judgements) {
-      watched[judgement.pool].insert(judgement.rank);
-      if (judgement.kind == Kind::kLeak) leaking[judgement.pool].insert(judgement.rank);
+      watched[kind(judgement)].insert(judgement.rank);
+      if (judgement.kind == Kind::kLeak) leaking[kind(judgement)].insert(judgement.rank);
     }
   }
   for (auto& judgements : ranks) {
     for (Judgement& judgement : judgements) {
-      const auto& some = leaking[judgement.pool];
-      judgement.ranks = static_cast<int>(watched[judgement.pool].size());
-      if (judgement.kind == Kind::kLeak && some.size() < watched[judgement.pool].size()) {
+      const auto &some = leaking[kind(judgement)], &all = watched[kind(judgement)];
+      judgement.ranks = static_cast<int>(all.size());
+      if (judgement.kind == Kind::kLeak && some.size() < all.size()) {
         judgement.only_ranks.assign(some.begin(), some.end());
       }
     }
