@@ -157,6 +157,8 @@ def walk(watch, model, root):
 
 def synced_accumulation(wrapping, model, ddp, backwards, step):
     """LT612: several backwards per step from one place, each of which averages."""
+    if not backwards:
+        return []  # another optimizer of the same model has stepped already
     repeated = model.syncs >= 2 and backwards == model.syncs and len(model.sites) == 1
     model.windows = model.windows + 1 if repeated else 0
     if model.windows < WINDOWS or model.windows > WINDOWS:

@@ -6,7 +6,7 @@ their samplers disagree (LT603) or their numbers of batches differ (LT605) is to
 import sys
 import weakref
 
-from lowtide import _marks, _ranks_hash, _track
+from lowtide import _ranks, _ranks_hash, _track
 from lowtide.gradients_findings import evidence, finding, place
 
 FIRST_LOOKS = 6      # forwards looked at one by one
@@ -22,6 +22,13 @@ class Loader:
         self.first_rows, self.same_rows = None, 0
 
 
+def given(module, args, kwargs):
+    """Hook of a wrapped model while a look is due. A function of this module, so that a model saved meanwhile can be pickled."""
+    watch = _ranks.watch
+    if watch is not None:
+        watch.call(watch.parts[0], "look", module, (*args, *kwargs.values()), True)
+
+
 class Data:
     def __init__(self, watch, wrapped):
         self.watch, self.wrapped, self.alive, self.failure = watch, wrapped, True, None
@@ -32,7 +39,6 @@ class Data:
         self.handle = None
         self.global_handle = None
         self.first_of_epoch = False
-        self.fresh = False        # a look is due at the next forward
 
     def install(self):
         from torch.utils.data import DataLoader
@@ -94,19 +100,14 @@ class Data:
 
     # -- looks at what the model is given ---------------------------------------------------------------------------
     def look_at(self, model, ddp):
-        self.fresh = True
         if self.handle is None:
-            self.handle = ddp.register_forward_pre_hook(self._given, with_kwargs=True)
+            self.handle = ddp.register_forward_pre_hook(given, with_kwargs=True)
 
     def _arm(self):
         """A look at the next forward."""
         ddp = self.wrapped.first()
-        self.fresh = True
         if self.handle is None and ddp is not None and self.looks < MOST_LOOKS:
-            self.handle = ddp.register_forward_pre_hook(self._given, with_kwargs=True)
-
-    def _given(self, module, args, kwargs):
-        self.watch.call(self, "look", module, (*args, *kwargs.values()), True)
+            self.handle = ddp.register_forward_pre_hook(given, with_kwargs=True)
 
     def look(self, module, values, wrapped):
         if not self.watch.torch.is_grad_enabled() or not module.training:
@@ -130,13 +131,13 @@ class Data:
         hooks = self.watch.torch.nn.modules.module
         seen = [0]
 
-        def given(module, args):
+        def called(module, args):
             step = self.watch.step()
             if step > seen[0] and args:
                 seen[0] = step
                 self.watch.call(self, "look", module, args, False)
 
-        self.global_handle = hooks.register_module_forward_pre_hook(given)
+        self.global_handle = hooks.register_module_forward_pre_hook(called)
 
     def _same_first_rows(self, rows):
         """Samplers of other kinds that have a set_epoch: the epoch's first batch tells whether the order is new."""

@@ -18,13 +18,16 @@ constexpr double kLeastShare = 0.15;   // of a step that the excess must take
 
 struct Figures {
   double seconds = 0, data = 0, collective = 0, compute = 0, own = 0;  // medians, seconds
+  double quiet = 0;  // own time that three steps of four exceed: what a busy machine adds now and then is not in it
 };
 
-double Median(std::vector<double> values) {
-  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+double Quantile(std::vector<double> values, size_t quarter) {
+  auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() * quarter / 4);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
 }
+
+double Median(const std::vector<double>& values) { return Quantile(values, 2); }
 
 Figures FiguresOf(const RankTrack& track, const std::vector<uint64_t>& steps, size_t begin, size_t end) {
   std::vector<double> seconds, data, collective, compute, own;
@@ -33,7 +36,7 @@ Figures FiguresOf(const RankTrack& track, const std::vector<uint64_t>& steps, si
     seconds.push_back(step.seconds), data.push_back(step.data), collective.push_back(step.collective);
     compute.push_back(step.compute()), own.push_back(step.own());
   }
-  return {Median(seconds), Median(data), Median(collective), Median(compute), Median(own)};
+  return {Median(seconds), Median(data), Median(collective), Median(compute), Median(own), Quantile(own, 1)};
 }
 
 std::vector<uint64_t> CommonSteps(const Ranks& ranks) {
@@ -69,6 +72,9 @@ void CompareTimes(const Ranks& ranks, finding::Document& document) {
   for (size_t i = 0; together && i < all.size(); ++i) {
     double excess = all[i].own - best.own;
     bool slow = best.own < kScore * all[i].own && least(early).own < kScore * early[i].own && least(late).own < kScore * late[i].own;
+    double quiet = best.quiet;
+    for (const Figures& figures : all) quiet = std::min(quiet, figures.quiet);
+    slow = slow && quiet < kScore * all[i].quiet && all[i].quiet - quiet > 0.5 * excess;
     if (!slow || excess < kLeastSeconds || excess < kLeastShare * all[i].seconds) continue;
     bool data = all[i].data - best.data > 0.5 * excess;
     double score = best.own / all[i].own;
