@@ -183,6 +183,29 @@ void T5(const Keys& keys, Shape& shape) {
   shape.relative_biases = std::min<uint64_t>(keys.Count({"relative_attention_num_buckets"}, 32), 1 << 20) * shape.heads;
 }
 
+// Norms after the sums, one after each of the two stacks' embeddings, positions of both with two to spare.
+void Bart(const Keys& keys, Shape& shape) {
+  Plain(keys, shape);
+  shape.kind = Kind::kEncoderDecoder;
+  shape.tied = keys.Flag({"tie_word_embeddings"}, true);
+  shape.encoder_layers = keys.Count({"encoder_layers"}, shape.layers);
+  shape.positions = 2 * (keys.Count({"max_position_embeddings"}, 1024) + 2);
+  shape.final_norm = false;
+  shape.other = 4 * shape.hidden;
+}
+
+void GptNeo(const Keys& keys, Shape& shape) {
+  Gpt2(keys, shape);
+  shape.qkv_bias = false;
+  shape.positions = keys.Count({"max_position_embeddings"}, 2048);
+}
+
+void Cohere(const Keys& keys, Shape& shape) {
+  Llama(keys, shape);
+  shape.norms = 1;
+  shape.tied = keys.Flag({"tie_word_embeddings"}, true);
+}
+
 void ReadExperts(const Keys& keys, Shape& shape) {
   Experts& moe = shape.experts;
   moe.count = keys.Count({"num_local_experts", "num_experts", "n_routed_experts"}, 0);
@@ -230,20 +253,21 @@ constexpr Family kFamilies[] = {
     {"mpt", Mpt},           {"phi", Phi},              {"phi3", Llama},          {"starcoder2", Starcoder2}, {"stablelm", StableLm},
     {"bert", Bert},         {"roberta", Bert},         {"xlm-roberta", Bert},    {"distilbert", DistilBert}, {"vit", Vit},
     {"t5", T5},             {"mt5", T5},               {"deepseek", DeepSeek},   {"deepseek_v2", DeepSeek},  {"deepseek_v3", DeepSeek},
+    {"bart", Bart},          {"gpt_neo", GptNeo},      {"codegen", GptJ},       {"cohere", Cohere},
     {"olmo2", Olmo2},       {"granite", Llama},        {"smollm3", Llama},       {"mllama_text_model", Llama}, {"qwen2_vl", Qwen2},
     {"qwen2_5_vl", Qwen2},  {"qwen2_5_vl_text", Qwen2}, {"ministral", Llama},     {"kimi_k2", DeepSeek},
 };
 
 void ReadSizes(const Keys& keys, Shape& shape) {
-  shape.layers = keys.Need({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
+  shape.layers = keys.Need({"num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers"});
   shape.hidden = keys.Need({"hidden_size", "n_embd", "d_model", "dim", "n_embed"});
-  shape.heads = keys.Need({"num_attention_heads", "n_head", "n_heads", "num_heads"});
+  shape.heads = keys.Need({"num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads", "attention_heads"});
   if (!shape.heads || shape.hidden > (1u << 20)) {
     throw Error(shape.heads ? "the hidden size is absurd" : "has 0 attention heads", "check hidden_size and num_attention_heads", keys.file());
   }
   shape.kv_heads = keys.Count({"num_key_value_heads", "num_kv_heads", "n_head_kv"}, shape.heads);
   shape.head_dim = keys.Count({"head_dim", "d_kv", "kv_channels"}, shape.hidden / shape.heads);
-  shape.ffn = keys.Count({"intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size", "encoder_ffn_dim", "hidden_dim"}, 4 * shape.hidden);
+  shape.ffn = keys.Count({"intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size", "decoder_ffn_dim", "encoder_ffn_dim", "hidden_dim"}, 4 * shape.hidden);
   shape.vocab = keys.Count({"vocab_size", "padded_vocab_size"}, 0);
   shape.tied = keys.Flag({"tie_word_embeddings"}, false);
 }
