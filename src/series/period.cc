@@ -11,6 +11,7 @@ namespace lowtide::series {
 size_t EstimatePeriod(std::span<const Sample> samples) {
   size_t n = samples.size();
   if (n < 24) return 0;
+  if (std::all_of(samples.begin(), samples.end(), [&](const Sample& sample) { return sample.value == samples[0].value; })) return 0;
   std::vector<double> x(n), y(n);
   for (size_t i = 0; i < n; ++i) x[i] = static_cast<double>(i), y[i] = samples[i].value;
   auto r = Residuals(x, y, LeastSquares(x, y));

@@ -198,10 +198,13 @@ ShapeResult FitShapes(std::span<const double> x, std::span<const double> y, doub
   Window w(x, y, noise_floor);
   Curve curve;
   FitConvexAndLine(w, out.growing, curve);
-  FitRegularStairs(w, out.growing);
-  FitEvents(w, out.growing);
-  FitLineWithShifts(w, z_critical, out.growing);
-  FitLevels(w, out.growing, out.bounded);
+  const bool flat = std::all_of(y.begin(), y.end(), [&](double value) { return value == y[0]; });
+  if (!flat) {
+    FitRegularStairs(w, out.growing);
+    FitEvents(w, out.growing);
+    FitLineWithShifts(w, z_critical, out.growing);
+  }
+  FitLevels(w, out.growing, out.bounded, flat ? 1 : 9);
   FitSettled(w, z_critical, out.growing);
   FitSaturating(w, (x.front() - origin) / (x.back() - x.front()), out.slow, curve);
   out.residuals = std::move(curve.residuals);

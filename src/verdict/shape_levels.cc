@@ -108,10 +108,10 @@ void FitEvents(const Window& w, Fit& best) {
               static_cast<int>(rises.size())});
 }
 
-void FitLevels(const Window& w, Fit& growing, Fit& bounded) {
-  auto levels = BestLevels(w, 9);
+void FitLevels(const Window& w, Fit& growing, Fit& bounded, size_t most) {
+  auto levels = BestLevels(w, most);
   size_t n = w.size();
-  for (size_t k = 1; k <= 9 && k < n; ++k) {
+  for (size_t k = 1; k <= most && k < n; ++k) {
     auto& cuts = levels[k].cuts;
     double bic = w.Bic(levels[k].rss, 2.0 * static_cast<double>(k) - 1);
     if (k <= 4) {

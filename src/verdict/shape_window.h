@@ -78,7 +78,7 @@ inline void Keep(Fit& best, const Fit& fit) {
 }
 
 // Constant levels, stairs and events, regular or not.
-void FitLevels(const Window& w, Fit& growing, Fit& bounded);
+void FitLevels(const Window& w, Fit& growing, Fit& bounded, size_t most = 9);  // `most` levels
 void FitRegularStairs(const Window& w, Fit& best);
 void FitEvents(const Window& w, Fit& best);
 // Random walks, with and without drift.
