@@ -70,16 +70,19 @@ def _autocast(torch):
         return torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled()
 
 
-def _first_call(module, args, kwargs):
-    """The outermost module's call, and what it is given; nested calls come after it."""
-    if _state["shape"] is None and module.training:
-        import torch
+def _first_call(module, args):
+    """The first module called is the outermost one (its own arguments may go by name, which this hook does not see); the
+    first tensor that any module is then given has the batch's shape."""
+    if _state["shape"] is not None or not module.training:
+        return
+    import torch
 
-        given = list(_tensors((args, kwargs)))
-        if given and any(True for _ in module.parameters()):
-            _state["model"], _state["shape"] = module, list(given[0].shape)
-            _state["token_input"] = not given[0].is_floating_point() and given[0].dim() >= 2
-            _state["autocast"] = _autocast(torch)
+    if _state["model"] is None and next(module.parameters(), None) is not None:
+        _state["model"], _state["autocast"] = module, _autocast(torch)
+    given = next(_tensors(args), None)
+    if _state["model"] is not None and given is not None and given.dim() > 0:
+        _state["shape"] = list(given.shape)
+        _state["token_input"] = not given.is_floating_point() and given.dim() >= 2
 
 
 def _report(optimizer):
@@ -121,7 +124,7 @@ def _install():
 
         register_optimizer_step_post_hook(_after_step)
         try:
-            register_module_forward_pre_hook(lambda module, args: _first_call(module, args, {}))
+            register_module_forward_pre_hook(_first_call)
         except Exception:
             pass
     except Exception as error:
