@@ -189,6 +189,7 @@ void Bart(const Keys& keys, Shape& shape) {
   shape.kind = Kind::kEncoderDecoder;
   shape.tied = keys.Flag({"tie_word_embeddings"}, true);
   shape.encoder_layers = keys.Count({"encoder_layers"}, shape.layers);
+  shape.layers = keys.Count({"decoder_layers"}, shape.layers);  // num_hidden_layers is the encoder's
   shape.positions = 2 * (keys.Count({"max_position_embeddings"}, 1024) + 2);
   shape.final_norm = false;
   shape.other = 4 * shape.hidden;
