@@ -158,12 +158,13 @@ void RankJudge::AddSteps(const record::Ring& ring) {
   auto at = std::upper_bound(steps.begin(), steps.end(), last_step_,
                              [](uint64_t step, const StepRecord& record) { return step < record.step; });
   const auto looks = ring.Looks();
+  size_t next_look = 0;
   for (; at != steps.end(); ++at) {
     AddMarks(ring, at->step);
     NoteCensuses(ring, at->step);
     AddStep(*at);
     AddDevices(ring, at->step);
-    AddLooks(looks, at->step);
+    AddLooks(looks, next_look, at->step);
   }
 }
 
@@ -193,20 +194,22 @@ void RankJudge::AddStep(const StepRecord& record) {
   point.step = record.step;
   point.time_s = static_cast<double>(record.mono_ns) * 1e-9;
   point.phase = PhaseOf(record.phase);
-  auto add = [&](const char* pool, double value, double peak = series::Point::kUnknown) {
+  auto add = [&](Fixed id, const char* name, double value, double peak = series::Point::kUnknown) {
     if (!std::isfinite(value)) return;
     series::Point next = point;
     next.value = value;
     next.peak = peak;
-    Add(pool, next);
+    if (!fixed_[id]) fixed_[id] = &PoolOf(name, value);
+    fixed_[id]->engine->Add(next);
+    Show(*fixed_[id], next.step, value);
   };
-  if (exact_cpu_) add("cpu", Bytes(record.cpu_bytes), Bytes(record.cpu_peak_bytes));
-  add("heap", Bytes(record.heap_bytes) - own_heap_);
-  if (exact_cpu_) add("rest", Bytes(record.heap_bytes) - own_heap_ - Bytes(record.cpu_bytes));
-  add("python", kPythonBlockBytes * Bytes(record.python_blocks));
-  add("host", Bytes(record.rss_bytes) - own_resident_);
-  if (reports_) add("shm", Bytes(record.shm_tensor_bytes));
-  if (record.fds >= 0) add("fds", record.fds);
+  if (exact_cpu_) add(kCpu, "cpu", Bytes(record.cpu_bytes), Bytes(record.cpu_peak_bytes));
+  add(kHeap, "heap", Bytes(record.heap_bytes) - own_heap_);
+  if (exact_cpu_) add(kRest, "rest", Bytes(record.heap_bytes) - own_heap_ - Bytes(record.cpu_bytes));
+  add(kPython, "python", kPythonBlockBytes * Bytes(record.python_blocks));
+  add(kHost, "host", Bytes(record.rss_bytes) - own_resident_);
+  if (reports_) add(kShm, "shm", Bytes(record.shm_tensor_bytes));
+  if (record.fds >= 0) add(kFds, "fds", record.fds);
   last_step_ = record.step;
 }
 
@@ -263,9 +266,10 @@ void RankJudge::AddWorkers(const record::Ring& ring) {
 }
 
 // Looks that lie between the last step and `until_step`: an engine wants each at its own time.
-void RankJudge::AddLooks(const std::vector<record::LedgerLook>& looks, uint64_t until_step) {
-  for (const record::LedgerLook& look : looks) {
-    if (look.step <= last_look_ || look.step > until_step) continue;
+void RankJudge::AddLooks(const std::vector<record::LedgerLook>& looks, size_t& next, uint64_t until_step) {
+  for (; next < looks.size() && looks[next].step <= until_step; ++next) {
+    const record::LedgerLook& look = looks[next];
+    if (look.step <= last_look_) continue;
     last_look_ = look.step;
     std::map<std::string, std::vector<verdict::LedgerRow>> rows;
     for (const record::LedgerRow& row : look.rows) {

@@ -56,7 +56,7 @@ class RankJudge {
   void AddWorkers(const record::Ring& ring);
   double OwnBytes(const record::Ring& ring, const record::WorkerRecord& record);
   void AddMarks(const record::Ring& ring, uint64_t until_step);
-  void AddLooks(const std::vector<record::LedgerLook>& looks, uint64_t until_step);
+  void AddLooks(const std::vector<record::LedgerLook>& looks, size_t& next, uint64_t until_step);
   void Add(const std::string& pool, series::Point point);
   Pool& PoolOf(const std::string& name, double first_value);
   void Show(Pool& pool, uint64_t step, double value);
@@ -68,6 +68,8 @@ class RankJudge {
   double other_memory_ = 0;             // resident bytes at the first sample
   std::map<std::string, double> device_capacity_;
   std::map<std::string, Pool> pools_;
+  enum Fixed { kCpu, kHeap, kRest, kPython, kHost, kShm, kFds, kFixedCount };
+  Pool* fixed_[kFixedCount] = {};  // those of every process, into `pools_`: asked for at each step
   uint64_t last_step_ = 0, last_device_step_ = 0, last_look_ = 0;
   size_t marks_seen_ = 0, workers_seen_ = 0, events_seen_ = 0;
   // By pid: when the file was read last, and (moment in ns, bytes) of each census.
