@@ -250,11 +250,18 @@ def _default_census():
 
 
 def _stop():
+    """The script is to end here: by its own GracefulExit, which saves first, where it has one and memory is the reason;
+    else by SystemExit, with 143 (as after SIGTERM) when nobody asked for so many steps."""
     if is_worker:
         return
-    track.event(EVENT_STOP, 0, None, "asked to end at this step")
-    note_exit(EXIT_STOPPED, 0)
-    raise StopRun(0)
+    why = ("asked", "memory", "leak")[min(track.take_stop(), 2)]
+    leaving = sys.modules.get("lowtide.exit")
+    if why != "asked" and leaving is not None and leaving.ask(why):
+        return
+    code = 0 if why == "asked" else 143
+    track.event(EVENT_STOP, code, None, "asked to end at this step" if code == 0 else f"ended before memory runs out: {why}")
+    note_exit(EXIT_STOPPED, code)
+    raise StopRun(code)
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------

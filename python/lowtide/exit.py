@@ -12,13 +12,24 @@ import signal
 import sys
 import threading
 import time
+import weakref
 
 from lowtide.gradients_findings import Sink, evidence, finding
 
 SIGNALS = ("SIGTERM", "SIGUSR1")   # kill and most schedulers; SLURM's --signal=USR1@120
 FRACTION = 0.85
 CHECK_SECONDS = 1.0                # between two looks at the memory
+_active = weakref.WeakSet()        # those that will be asked at the next step
 REASONS = {0: "", 1: "memory", 2: "leak", 3: "asked", 4: "signal"}
+
+
+def ask(why):
+    """Asks every :class:`GracefulExit` of this process for the end (``lowtide run --exit-at`` does). False: there is none
+    that is still asked at steps."""
+    found = [leave for leave in list(_active) if leave.calls]
+    for leave in found:
+        leave.request(why)
+    return bool(found)
 
 
 def _read(path):
@@ -112,6 +123,7 @@ class GracefulExit:
         self._next_look = 0.0
         self._before = {}
         self._hear(signals)
+        _active.add(self)
 
     def _hear(self, signals):
         if threading.current_thread() is not threading.main_thread():
@@ -131,10 +143,11 @@ class GracefulExit:
 
     def request(self, why="asked"):
         """Asks for the end at the next boundary, from any thread."""
-        self.reason, self.detail = max(self.reason, 2 if why == "leak" else 3), str(why)
+        self.reason, self.detail = max(self.reason, {"memory": 1, "leak": 2}.get(why, 3)), str(why)
 
     def close(self):
         """Puts the signal handlers back."""
+        _active.discard(self)
         for number, handler in self._before.items():
             if signal.getsignal(number) == self._handle:
                 signal.signal(number, handler if handler is not None else signal.SIG_DFL)
@@ -167,7 +180,7 @@ class GracefulExit:
         why = f"{REASONS.get(self.reason, 'asked')}: {self.detail}"
         ok = None
         if self.checkpointer is not None:
-            reason = "memory" if self.reason == 1 else "exit"
+            reason = {1: "memory", 2: "leak"}.get(self.reason, "exit")
             ok = self.saved = self.checkpointer.save(reason=reason, wait=True)
         step = getattr(self.checkpointer, "step_number", self.calls)
         saved = "nothing was saved (no checkpointer)" if ok is None else (

@@ -69,10 +69,12 @@ std::string Capture(const std::vector<std::string>& argv) {
 }
 
 std::atomic<pid_t> g_child{0};
+std::atomic<bool> g_asked_to_end{false};
 
 // The terminal sends its signals (Ctrl-C, hang-up) to the whole foreground group, so the child has those already;
 // one that somebody sent to us alone (kill, a batch system) is passed on.
 void Forward(int signal, siginfo_t* info, void*) {
+  if (signal != SIGUSR1 && signal != SIGUSR2) g_asked_to_end = true;
   pid_t pid = g_child.load();
   if (pid && info->si_code != SI_KERNEL) ::kill(pid, signal);
 }
@@ -158,6 +160,8 @@ Child::Child(const Launch& launch) {
   }
   pidfd_ = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
 }
+
+bool Child::AskedToEnd() { return g_asked_to_end; }
 
 Child::~Child() {
   if (pidfd_ >= 0) ::close(pidfd_);

@@ -37,6 +37,8 @@ class Child {
   // The exit code as a shell gives it: the child's own, or 128 + N after signal N. Only after Wait returned true.
   int exit_code() const { return exit_code_; }
   int signal() const { return signal_; }  // 0: it exited by itself
+  // Whether somebody asked this run to end (Ctrl-C, SIGTERM, a hang-up) while the child lived.
+  static bool AskedToEnd();
 
  private:
   pid_t pid_ = -1;

@@ -42,6 +42,7 @@ void Observer::Poll() noexcept {
       // The ring went away or is being replaced; the report at the end reads it again.
     }
   }
+  if (options_.exit_at > 0) EndEarly(exit_.Look(Rings()));
   if (ranks_.size() < 2) return;
   std::vector<const record::Ring*> rings;
   for (const auto& [pid, rank] : ranks_) rings.push_back(&rank->ring);
@@ -73,7 +74,7 @@ void Observer::Follow(Rank& rank) {
   rank.judged_step = rank.judge.steps();
   auto judgements = rank.judge.Judge(false);
   if (options_.census) AskForCensus(rank, judgements);
-  if (options_.alarms) Alarm(rank, judgements);
+  if (options_.alarms || options_.exit_at > 0) Alarm(rank, judgements);
 }
 
 // Two censuses: what appeared between the first and the second and stayed is what leaks.
@@ -94,7 +95,8 @@ void Observer::Alarm(Rank& rank, const std::vector<verdict::Judgement>& judgemen
   report::Words words(options_.lang);
   for (const auto& judgement : judgements) {
     bool certain = judgement.kind == verdict::Kind::kLeak && judgement.alarm && judgement.pool != "host";
-    if (!certain || !rank.alarmed.insert(judgement.pool).second) continue;
+    if (certain && options_.exit_at > 0) EndEarly(exit_.Leak(Rings(), judgement));
+    if (!certain || !options_.alarms || !rank.alarmed.insert(judgement.pool).second) continue;
     std::string left = judgement.steps_to_oom
                            ? words.Say(report::Phrase::kAlarmLeft, FormatCount(static_cast<uint64_t>(std::max(0.0, *judgement.steps_to_oom))))
                            : "";
@@ -102,6 +104,17 @@ void Observer::Alarm(Rank& rank, const std::vector<verdict::Judgement>& judgemen
                words.Say(report::Phrase::kAlarm, rank.judge.steps(), judgement.rank, words.Pool(judgement.pool),
                          words.Rate(judgement.pool, judgement.bytes_per_step.value_or(0), true), left));
   }
+}
+
+std::vector<record::Ring*> Observer::Rings() const {
+  std::vector<record::Ring*> rings;
+  for (const auto& [pid, rank] : ranks_) rings.push_back(&rank->ring);
+  return rings;
+}
+
+void Observer::EndEarly(const std::string& why) const {
+  if (why.empty() || !options_.alarms) return;
+  fmt::print(stderr, "{} {}\n", terminal_.Red("lowtide:"), report::Words(options_.lang).Say(report::Phrase::kEndsEarly, why));
 }
 
 }  // namespace lowtide::cli

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/terminal.h"
+#include "cli/exit_watch.h"
 #include "cli/judge.h"
 #include "cli/ranks_live.h"
 #include "record/ring_reader.h"
@@ -19,6 +20,7 @@ struct ObserverOptions {
   JudgeOptions judge;
   bool census = true;   // ask for who holds the memory once growth is beyond chance
   bool alarms = true;   // print when a leak is certain
+  double exit_at = 0;   // share of the tightest memory limit at which the run is asked to end; 0: never
   std::string lang = "en";
 };
 
@@ -27,12 +29,13 @@ class Observer {
  public:
   Observer(std::string folder, ObserverOptions options, Terminal terminal)
       : folder_(std::move(folder)), options_(options), terminal_(terminal),
-        together_(folder_, options_.alarms, terminal_, options_.lang) {}
+        exit_(options.exit_at), together_(folder_, options_.alarms, terminal_, options_.lang) {}
 
   // Does what is due now; call it every few milliseconds. Never throws: a rank that cannot be read is left alone.
   void Poll() noexcept;
   // How long to sleep until the next Poll: short in the first steps, when a short run may end at any moment.
   int SleepMilliseconds() const;
+  uint64_t steps() const { return steps_; }  // of the rank that is furthest
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -50,11 +53,14 @@ class Observer {
   void Follow(Rank& rank);
   void AskForCensus(Rank& rank, const std::vector<verdict::Judgement>& judgements);
   void Alarm(Rank& rank, const std::vector<verdict::Judgement>& judgements);
+  void EndEarly(const std::string& why) const;
+  std::vector<record::Ring*> Rings() const;
 
   std::string folder_;
   ObserverOptions options_;
   Terminal terminal_;
   std::map<int64_t, std::unique_ptr<Rank>> ranks_;  // by pid
+  ExitWatch exit_;
   RankWatch together_;
   std::set<std::string> known_;                      // files of these, and of other hosts
   Clock::time_point next_scan_{};

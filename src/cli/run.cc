@@ -37,11 +37,15 @@ class Session {
   int Run() {
     Launch launch = Prepare();
     if (!folder_.empty() && !options_.quiet) Say(words_.Say(Phrase::kRecording, folder_));
-    auto started = std::chrono::steady_clock::now();
-    Child child(launch);
-    Watch(child);
-    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-    return folder_.empty() ? child.exit_code() : Finish(child);
+    for (int restarts = 0;; ++restarts) {
+      if (restarts > 0) launch.environment.emplace_back("LOWTIDE_ATTEMPT", std::to_string(restarts + 1));
+      auto started = std::chrono::steady_clock::now();
+      Child child(launch);
+      uint64_t steps = Watch(child);
+      seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+      if (folder_.empty()) return child.exit_code();
+      if (!StartsAgain(child, steps, restarts)) return Finish(child);
+    }
   }
 
  private:
@@ -111,11 +115,33 @@ class Session {
     launch.environment.emplace_back("PYTHONPATH", path && *path ? inject + ":" + path : inject);
     launch.environment.emplace_back("LOWTIDE_RUN_DIR", fs::absolute(folder_).string());
     if (options_.steps) launch.environment.emplace_back("LOWTIDE_STEPS", std::to_string(options_.steps));
+    if (options_.exit_at > 0) launch.environment.emplace_back("LOWTIDE_EXIT_AT", fmt::format("{}", options_.exit_at));
     if (!options_.census) launch.environment.emplace_back("LOWTIDE_CENSUS", "0");
   }
 
-  void Watch(Child& child) const {
+  // With --resume: a script that failed, or was ended before memory ran out, is started again, unless it was asked to end
+  // or gets nowhere. What was recorded so far moves to attempt-N in the run's folder.
+  bool StartsAgain(const Child& child, uint64_t steps, int restarts) const {
+    if (!options_.resume || child.exit_code() == 0 || Child::AskedToEnd() || restarts >= options_.restarts) return false;
+    if (steps == 0) {
+      Say(words_.Say(Phrase::kNoProgress, child.exit_code()));
+      return false;
+    }
+    std::string kept = fmt::format("{}/attempt-{}", folder_, restarts + 1);
+    std::error_code ignored;
+    fs::create_directories(kept, ignored);
+    record::CollectRings(folder_);
+    for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
+      if (entry.is_regular_file()) fs::rename(entry.path(), fs::path(kept) / entry.path().filename(), ignored);
+    }
+    Say(words_.Say(Phrase::kStartsAgain, child.exit_code(), steps, restarts + 1, options_.restarts, kept));
+    return true;
+  }
+
+  // Returns the steps that the run made.
+  uint64_t Watch(Child& child) const {
     ObserverOptions options;
+    options.exit_at = options_.exit_at;
     options.judge.capacity = options_.capacity;
     options.census = options_.census;
     options.alarms = !options_.quiet;
@@ -124,6 +150,8 @@ class Session {
     while (!child.Wait(folder_.empty() ? 200 : observer.SleepMilliseconds())) {
       if (!folder_.empty()) observer.Poll();
     }
+    if (!folder_.empty()) observer.Poll();
+    return observer.steps();
   }
 
   int Finish(const Child& child) const {

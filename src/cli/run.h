@@ -15,6 +15,9 @@ struct RunOptions {
   std::string fail_on;               // empty: the script's own exit code
   uint64_t steps = 0;                // --steps; 0: until the script ends
   uint64_t capacity = 0;             // --capacity, bytes; 0: as found
+  double exit_at = 0;                // --exit-at, a share of the tightest memory limit; 0: never
+  bool resume = false;               // --resume: start again after a failure or an early end
+  int restarts = 3;                  // --restarts, with --resume
   bool quiet = false;
   bool force = false;                // -f: write into a folder that has a run already
   bool census = true;                // --no-holders turns it off

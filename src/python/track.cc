@@ -97,6 +97,9 @@ PyObject* StopAt(PyObject*, PyObject* step) {
   Py_RETURN_NONE;
 }
 
+// take_stop() -> 0 asked, 1 memory, 2 leak
+PyObject* TakeStop(PyObject*, PyObject*) { return PyLong_FromLong(static_cast<long>(Recorder::Get().TakeStop())); }
+
 PyObject* AddDataWait(PyObject*, PyObject* ns) {
   Recorder::Get().AddDataWait(IntAt(&ns, 1, 0, 0));
   Py_RETURN_NONE;
@@ -231,6 +234,7 @@ PyMethodDef methods[] = {
     {"set_role", &SetRole, METH_O, "set_role(role)"},
     {"step", Method(&Step), METH_FASTCALL, "step(source): bits 1 counted, 2 first, 4 census wanted, 8 stop"},
     {"wants", &Wants, METH_O, "wants(source): whether steps of this source still count"},
+    {"take_stop", &TakeStop, METH_NOARGS, "take_stop() -> why the outside asks for the end (0 asked, 1 memory, 2 leak); forgets it"},
     {"stop_at", &StopAt, METH_O, "stop_at(step): answer 8 from this step on; 0 never"},
     {"add_data_wait", &AddDataWait, METH_O, "add_data_wait(nanoseconds)"},
     {"enter_wait", &EnterWait, METH_O, "enter_wait(name): the main thread begins to wait for other ranks"},

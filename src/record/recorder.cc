@@ -18,8 +18,8 @@ namespace lowtide::record {
 namespace {
 
 // Parts per million of the run's time, and what a run may use up at its start.
-constexpr Budget kHeapBudget(1000, 12'000'000), kHostBudget(500, 4'000'000), kPythonBudget(1000, 10'000'000),
-    kWorkerBudget(500, 5'000'000);
+constexpr Budget kHeapBudget(500, 12'000'000), kHostBudget(200, 4'000'000), kPythonBudget(300, 10'000'000),
+    kWorkerBudget(300, 5'000'000);
 // The interpreter counts its blocks by going through all of them: where that is slow, not at every step even at first.
 constexpr int64_t kSlowCountNs = 50'000;
 constexpr uint64_t kSlowCountEvery = 8;
@@ -267,6 +267,13 @@ uint32_t Recorder::Answer() const noexcept {
   const uint64_t stop = __atomic_load_n(&control.stop_at_step, __ATOMIC_RELAXED);
   if ((stop != 0 && steps_ >= stop) || (stop_at_ != 0 && steps_ >= stop_at_)) answer |= kStepStop;
   return answer;
+}
+
+StopReason Recorder::TakeStop() noexcept {
+  if (!started_) return StopReason::kAsked;
+  Control& control = ring_.header()->control;
+  if (__atomic_exchange_n(&control.stop_at_step, 0, __ATOMIC_ACQUIRE) == 0) return StopReason::kAsked;
+  return static_cast<StopReason>(control.stop_reason);
 }
 
 void Recorder::SetPhase(Phase phase) noexcept {

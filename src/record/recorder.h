@@ -49,6 +49,8 @@ class Recorder {
   uint32_t Step(StepSource source) noexcept;
   bool Wants(StepSource source) const noexcept { return source >= source_; }
   void StopAt(uint64_t step) noexcept { stop_at_ = step; }
+  // Why the outside asks for the end; forgets what it asked for.
+  StopReason TakeStop() noexcept;
   void AddDataWait(int64_t ns) noexcept { data_wait_ns_ += ns; }
   // The training thread begins and ends to wait for other ranks; nested waits count once.
   void EnterWait(const char* name) noexcept;

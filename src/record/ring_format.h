@@ -43,6 +43,8 @@ enum class MarkEdge : uint16_t { kPoint = 0, kBegin = 1, kEnd = 2 };
 enum class EventKind : uint16_t { kOom = 1, kException, kExit, kLost, kCensus, kStop, kFork, kNote };
 enum class Role : uint32_t { kUnknown = 0, kTrainer = 1, kLauncher = 2, kWorker = 3, kObserver = 4 };
 enum class ExitState : uint32_t { kRunning = 0, kClean = 1, kException = 2, kStopped = 3 };
+// Why the outside asks for the script's end.
+enum class StopReason : uint64_t { kAsked = 0, kMemory = 1, kLeak = 2 };
 // What ended a step: in order of authority, the highest one seen so far wins.
 enum class StepSource : uint8_t { kNone = 0, kModule = 1, kBackward = 2, kLoader = 3, kOptimizer = 4, kUser = 5 };
 
@@ -89,7 +91,8 @@ struct Control {
   int64_t wait_since_ns;       // CLOCK_MONOTONIC; 0: it does not wait
   uint64_t waits;              // begun so far
   char wait_name[32];          // of the newest: "allreduce", "gradients" (a wrapped model's, in backward)
-  uint64_t reserved[4];
+  uint64_t stop_reason;        // outside writes, before stop_at_step: a StopReason
+  uint64_t reserved[3];
 };
 
 struct Counters {              // what was lost, and what was seen

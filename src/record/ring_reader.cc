@@ -188,8 +188,9 @@ bool Ring::RequestCensus() {
   return true;
 }
 
-bool Ring::RequestStopAt(uint64_t step) {
-  return state_->file.WriteWord(offsetof(FileHeader, control.stop_at_step), step);
+bool Ring::RequestStopAt(uint64_t step, StopReason reason) {
+  return state_->file.WriteWord(offsetof(FileHeader, control.stop_reason), static_cast<uint64_t>(reason)) &&
+         state_->file.WriteWord(offsetof(FileHeader, control.stop_at_step), step);
 }
 
 // Of another host only its own words can be had: it has not ended, and wrote lately. Whose ring lay in its host's memory

@@ -85,7 +85,7 @@ class Ring {
   double WallTime(int64_t mono_ns) const;
   // Asks through the control words; false when the file cannot be written. Returns at once.
   bool RequestCensus();                                      // answered when header().control.census_done follows
-  bool RequestStopAt(uint64_t step);
+  bool RequestStopAt(uint64_t step, StopReason reason = StopReason::kAsked);
   // Whether the process that writes still runs: by pid and the time of its start; on another host by what it wrote.
   bool WriterAlive() const;
 
