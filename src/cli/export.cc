@@ -67,27 +67,34 @@ class EndSignals {
 class Exporter {
  public:
   Exporter(const ExportOptions& options, const CommonOptions& common)
-      : options_(options), terminal_(TerminalFor(STDERR_FILENO, common)), words_(common.lang), fleet_(Places(options), Limits(options)) {
+      : options_(options),
+        terminal_(TerminalFor(STDERR_FILENO, common)),
+        words_(common.lang),
+        fleet_(Places(options), Limits(options)) {
     if (!options.tensorboard.empty()) tensorboard_ = std::make_unique<TensorBoardExport>(options.tensorboard);
   }
 
   int Once() {
     report::FleetMetrics fleet = fleet_.Look();
     if (fleet.runs.empty()) {
-      throw Error("no recorded run here (no rank*.ring file)", "name the folder that `lowtide run` printed at its start", PlaceNames());
+      throw Error("no recorded run here (no rank*.ring file)",
+                  "name the folder that `lowtide run` printed at its start", PlaceNames());
     }
     auto families = report::Families(fleet);
     if (tensorboard_) tensorboard_->Write(fleet_);
-    if (!options_.textfile.empty()) WriteFileAtomically(options_.textfile, report::ToPrometheusText(families));
+    if (!options_.textfile.empty())
+      WriteFileAtomically(options_.textfile, report::ToPrometheusText(families));
     if (!options_.textfile.empty() || tensorboard_) return 0;
-    fmt::print("{}", options_.format == "openmetrics" ? report::ToOpenMetrics(families) : report::ToPrometheusText(families));
+    fmt::print("{}", options_.format == "openmetrics" ? report::ToOpenMetrics(families)
+                                                      : report::ToPrometheusText(families));
     return 0;
   }
 
   int Serve() {
     EndSignals signals;  // before the server's threads begin: they inherit the mask
     std::unique_ptr<MetricsServer> server;
-    if (!options_.listen.empty()) server = std::make_unique<MetricsServer>(options_.listen, [this] { return latest_.Get(); });
+    if (!options_.listen.empty())
+      server = std::make_unique<MetricsServer>(options_.listen, [this] { return latest_.Get(); });
     report::FleetMetrics fleet = Look(true);
     if (server) Say(words_.Say(Phrase::kExportServing, server->url(), fleet.runs.size()));
     if (fleet.runs.empty()) Say(words_.Say(Phrase::kExportWaiting, PlaceNames()));
@@ -104,7 +111,8 @@ class Exporter {
     if (options.places.empty()) return {kRuns};
     for (const std::string& place : options.places) {
       std::error_code error;
-      if (!fs::is_directory(place, error)) throw Error("no such folder", "name run folders, or folders of runs such as lowtide-runs", place);
+      if (!fs::is_directory(place, error))
+        throw Error("no such folder", "name run folders, or folders of runs such as lowtide-runs", place);
     }
     return options.places;
   }
@@ -127,7 +135,8 @@ class Exporter {
     try {
       fleet = fleet_.Look();
       auto families = report::Families(fleet);
-      if (!options_.textfile.empty()) WriteFileAtomically(options_.textfile, report::ToPrometheusText(families));
+      if (!options_.textfile.empty())
+        WriteFileAtomically(options_.textfile, report::ToPrometheusText(families));
       latest_.Set(std::move(families));
       if (tensorboard_) tensorboard_->Write(fleet_);
       trouble_.clear();
@@ -151,11 +160,14 @@ class Exporter {
 }  // namespace
 
 int Export(const ExportOptions& options, const CommonOptions& common) {
-  bool anywhere = !options.listen.empty() || !options.textfile.empty() || !options.tensorboard.empty() || options.once;
+  bool anywhere =
+      !options.listen.empty() || !options.textfile.empty() || !options.tensorboard.empty() || options.once;
   if (!anywhere) {
-    throw Error("nothing to export to", "add --listen HOST:PORT, --textfile FILE, --tensorboard DIR or --once");
+    throw Error("nothing to export to",
+                "add --listen HOST:PORT, --textfile FILE, --tensorboard DIR or --once");
   }
-  if (options.once && !options.listen.empty()) throw Error("--once and --listen exclude each other", "leave one of them out");
+  if (options.once && !options.listen.empty())
+    throw Error("--once and --listen exclude each other", "leave one of them out");
   Exporter exporter(options, common);
   return options.once ? exporter.Once() : exporter.Serve();
 }

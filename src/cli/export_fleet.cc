@@ -35,7 +35,8 @@ std::string StampOf(const std::string& folder) {
     if (!name.starts_with("holders-") && !name.starts_with("findings-")) continue;
     struct stat status {};
     if (::stat(entry.path().c_str(), &status) != 0) continue;
-    parts.insert(fmt::format("{} {} {}.{};", name, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec));
+    parts.insert(
+        fmt::format("{} {} {}.{};", name, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec));
   }
   std::string stamp;
   for (const std::string& part : parts) stamp += part;
@@ -73,7 +74,8 @@ void Fleet::FindRuns() {
       }
     }
   }
-  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   std::map<std::string, std::unique_ptr<Run>> runs;
   for (auto& [age, folder] : found) {
     if (runs.count(folder)) continue;
@@ -109,7 +111,8 @@ void Fleet::ReadFiles(const std::string& folder, Run& run) const {
 void Fleet::Compare(const std::string& folder, Run& run) const {
   double now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   bool last = run.follower.Ended() && !run.compared_ended;
-  if (!last && (run.follower.Ended() || (run.compared_at > 0 && now < run.compared_at + kCompareEvery))) return;
+  if (!last && (run.follower.Ended() || (run.compared_at > 0 && now < run.compared_at + kCompareEvery)))
+    return;
   auto followed = run.follower.Ranks();
   if (followed.size() < 2) return;
   Ranks together;
@@ -145,7 +148,8 @@ report::RunMetrics Fleet::Metrics(const Run& run) const {
   AddVerdicts(judged, document);
   document.findings.insert(document.findings.end(), run.left.findings.begin(), run.left.findings.end());
   document.findings.insert(document.findings.end(), run.compared.begin(), run.compared.end());
-  for (const auto& finding : document.findings) ++out.findings[{finding.code, finding::SeverityName(finding.severity)}];
+  for (const auto& finding : document.findings)
+    ++out.findings[{finding.code, finding::SeverityName(finding.severity)}];
   out.unreadable_files = run.follower.unreadable().size();
   return out;
 }

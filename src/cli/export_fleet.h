@@ -16,11 +16,12 @@ struct FleetOptions {
   double keep_seconds = 3600;  // after its end, for a run that was found in a folder of runs
 };
 
-// All runs below some places, followed from outside and read only. A place is a run's folder or a folder of such; runs
-// and ranks that begin later are found, and what goes away is forgotten.
+// All runs below some places, followed from outside and read only. A place is a run's folder or a folder of
+// such; runs and ranks that begin later are found, and what goes away is forgotten.
 class Fleet {
  public:
-  Fleet(std::vector<std::string> places, FleetOptions options) : places_(std::move(places)), options_(options) {}
+  Fleet(std::vector<std::string> places, FleetOptions options)
+      : places_(std::move(places)), options_(options) {}
 
   // Reads what is new in every run, and says what is known now.
   report::FleetMetrics Look();
@@ -33,11 +34,11 @@ class Fleet {
     explicit Run(const std::string& folder) : follower(folder, {}) {}
     Follower follower;
     std::string label;
-    std::string stamp;            // of the files that the ranks left
-    finding::Document left;       // what they say
+    std::string stamp;                       // of the files that the ranks left
+    finding::Document left;                  // what they say
     std::vector<finding::Finding> compared;  // between ranks (LT6xx)
-    double compared_at = 0;       // seconds, monotonic; 0: never
-    bool compared_ended = false;  // after the last step
+    double compared_at = 0;                  // seconds, monotonic; 0: never
+    bool compared_ended = false;             // after the last step
   };
 
   void FindRuns();

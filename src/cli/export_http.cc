@@ -23,7 +23,8 @@ namespace {
 
 class Families : public prometheus::Collectable {
  public:
-  explicit Families(std::function<std::vector<report::MetricFamily>()> collect) : collect_(std::move(collect)) {}
+  explicit Families(std::function<std::vector<report::MetricFamily>()> collect)
+      : collect_(std::move(collect)) {}
 
   std::vector<prometheus::MetricFamily> Collect() const override {
     std::vector<prometheus::MetricFamily> out;
@@ -59,7 +60,8 @@ Address Split(const std::string& text) {
   unsigned number = 65536;
   auto [end, bad] = std::from_chars(address.port.data(), address.port.data() + address.port.size(), number);
   if (bad != std::errc() || end != address.port.data() + address.port.size() || number > 65535) {
-    throw Error(fmt::format("{} is no address to listen at", text), "write HOST:PORT, such as --listen 127.0.0.1:9464");
+    throw Error(fmt::format("{} is no address to listen at", text),
+                "write HOST:PORT, such as --listen 127.0.0.1:9464");
   }
   return address;
 }
@@ -70,8 +72,8 @@ std::string Advice(int failure) {
   return "name an address of this machine, such as 127.0.0.1 or 0.0.0.0";
 }
 
-// The server's library only says "possible problem binding to port": the reason is asked of the system beforehand.
-// Returns the address in numbers.
+// The server's library only says "possible problem binding to port": the reason is asked of the system
+// beforehand. Returns the address in numbers.
 std::string CheckedAddress(const Address& address) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
@@ -86,7 +88,9 @@ std::string CheckedAddress(const Address& address) {
   bool bound = fd >= 0 && ::bind(fd, found->ai_addr, found->ai_addrlen) == 0 && ::listen(fd, 1) == 0;
   int failure = errno;
   if (fd >= 0) ::close(fd);
-  if (!bound) throw Error(fmt::format("cannot listen at {}:{}: {}", address.host, address.port, std::strerror(failure)), Advice(failure));
+  if (!bound)
+    throw Error(fmt::format("cannot listen at {}:{}: {}", address.host, address.port, std::strerror(failure)),
+                Advice(failure));
   return found->ai_family == AF_INET6 ? fmt::format("[{}]", numbers) : numbers;
 }
 
@@ -97,7 +101,8 @@ struct MetricsServer::State {
   std::unique_ptr<prometheus::Exposer> exposer;
 };
 
-MetricsServer::MetricsServer(const std::string& address, std::function<std::vector<report::MetricFamily>()> collect)
+MetricsServer::MetricsServer(const std::string& address,
+                             std::function<std::vector<report::MetricFamily>()> collect)
     : state_(std::make_unique<State>()) {
   Address split = Split(address);
   std::string host = CheckedAddress(split);
@@ -120,7 +125,8 @@ struct MetricsServer::State {};
 
 MetricsServer::MetricsServer(const std::string&, std::function<std::vector<report::MetricFamily>()>) {
   throw Error("this lowtide was built without prometheus-cpp and cannot serve metrics itself",
-              "install it (Debian: prometheus-cpp-dev) and build lowtide again, or let node_exporter serve what --textfile writes");
+              "install it (Debian: prometheus-cpp-dev) and build lowtide again, or let node_exporter serve "
+              "what --textfile writes");
 }
 
 MetricsServer::~MetricsServer() = default;

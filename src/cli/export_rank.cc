@@ -24,11 +24,13 @@ bool OnThisHost(const record::FileHeader& header) {
   return std::string(name) == header.hostname;
 }
 
-// A living process of this host shares our monotonic clock, which no one sets; else only the wall clocks remain.
+// A living process of this host shares our monotonic clock, which no one sets; else only the wall clocks
+// remain.
 double AgeOf(const record::Ring& ring, bool running) {
   int64_t last = ring.steps().empty() ? ring.header().start_mono_ns : ring.steps().back().mono_ns;
-  double age = running && OnThisHost(ring.header()) ? Seconds(CLOCK_MONOTONIC) - static_cast<double>(last) * 1e-9
-                                                    : Seconds(CLOCK_REALTIME) - ring.WallTime(last);
+  double age = running && OnThisHost(ring.header())
+                   ? Seconds(CLOCK_MONOTONIC) - static_cast<double>(last) * 1e-9
+                   : Seconds(CLOCK_REALTIME) - ring.WallTime(last);
   return std::max(0.0, age);
 }
 
@@ -38,19 +40,22 @@ std::optional<double> PaceOf(const record::Ring& ring) {
   if (count < 2) return std::nullopt;
   const auto &first = steps[steps.size() - count], &last = steps.back();
   if (last.step <= first.step) return std::nullopt;
-  return static_cast<double>(last.mono_ns - first.mono_ns) * 1e-9 / static_cast<double>(last.step - first.step);
+  return static_cast<double>(last.mono_ns - first.mono_ns) * 1e-9 /
+         static_cast<double>(last.step - first.step);
 }
 
 std::optional<double> ReservedOf(const record::Ring& ring, const std::string& pool) {
   const auto& records = ring.devices();
-  for (auto at = records.rbegin(); at != records.rend() && at < records.rbegin() + record::kMaxDevices; ++at) {
+  for (auto at = records.rbegin(); at != records.rend() && at < records.rbegin() + record::kMaxDevices;
+       ++at) {
     if (at->reserved_bytes == record::kAbsent || record::DeviceName(at->type, at->index) != pool) continue;
     return static_cast<double>(at->reserved_bytes);
   }
   return std::nullopt;
 }
 
-report::PoolMetrics PoolOf(const record::Ring& ring, const std::string& name, RankJudge::Level level, const verdict::Judgement* judgement) {
+report::PoolMetrics PoolOf(const record::Ring& ring, const std::string& name, RankJudge::Level level,
+                           const verdict::Judgement* judgement) {
   report::PoolMetrics pool;
   pool.pool = name;
   pool.now = level.now;
@@ -86,9 +91,11 @@ report::RankMetrics RankMetricsOf(const Follower::Followed& rank) {
   out.torn = rank.ring.loss().torn;
   out.overwritten = rank.ring.loss().overwritten;
   const record::Counters& counters = header.counters;
-  out.uncounted = counters.untracked_allocs + counters.lost_blocks + counters.lost_marks + counters.lost_workers;
+  out.uncounted =
+      counters.untracked_allocs + counters.lost_blocks + counters.lost_marks + counters.lost_workers;
   for (const auto& [name, level] : rank.judge.Now()) {
-    auto judged = std::find_if(rank.judgements.begin(), rank.judgements.end(), [&](const auto& judgement) { return judgement.pool == name; });
+    auto judged = std::find_if(rank.judgements.begin(), rank.judgements.end(),
+                               [&](const auto& judgement) { return judgement.pool == name; });
     bool known = judged != rank.judgements.end();
     out.pools.push_back(PoolOf(rank.ring, name, level, known ? &*judged : nullptr));
     auto index = static_cast<size_t>(judged - rank.judgements.begin());

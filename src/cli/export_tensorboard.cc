@@ -43,7 +43,8 @@ void WriteThinned(report::EventFile& file, const record::Ring& ring, uint64_t un
     AddFigure(scalars, "heap", entry.heap.min);
     AddFigure(scalars, "host", entry.rss.min);
     AddFigure(scalars, "shm", entry.shm_tensor.min);
-    if (!scalars.empty()) file.Add(ring.WallTime(entry.mono_ns), static_cast<int64_t>(entry.last_step), scalars);
+    if (!scalars.empty())
+      file.Add(ring.WallTime(entry.mono_ns), static_cast<int64_t>(entry.last_step), scalars);
   }
 }
 
@@ -55,7 +56,8 @@ void TensorBoardExport::WriteRank(const std::string& run, const Follower::Follow
   if (ring.steps().empty()) return;
   fs::path folder = fs::path(folder_) / FolderName(run) / fmt::format("rank{}", followed.view.rank);
   auto seconds = static_cast<int64_t>(ring.WallTime(header.start_mono_ns));
-  std::string path = (folder / fmt::format("events.out.tfevents.{:010}.lowtide.{}", seconds, header.pid)).string();
+  std::string path =
+      (folder / fmt::format("events.out.tfevents.{:010}.lowtide.{}", seconds, header.pid)).string();
   Rank& rank = ranks_[path];
   if (!rank.file) {
     std::error_code error;
@@ -66,7 +68,8 @@ void TensorBoardExport::WriteRank(const std::string& run, const Follower::Follow
   }
   const record::StepRecord* before = nullptr;
   const auto& steps = ring.steps();
-  auto at = std::upper_bound(steps.begin(), steps.end(), rank.last_step, [](uint64_t step, const auto& record) { return step < record.step; });
+  auto at = std::upper_bound(steps.begin(), steps.end(), rank.last_step,
+                             [](uint64_t step, const auto& record) { return step < record.step; });
   if (at != steps.begin()) before = &*std::prev(at);
   for (; at != steps.end(); before = &*at++) {
     rank.last_step = at->step;
@@ -76,21 +79,25 @@ void TensorBoardExport::WriteRank(const std::string& run, const Follower::Follow
     AddFigure(scalars, "heap", at->heap_bytes);
     AddFigure(scalars, "host", at->rss_bytes);
     if (header.capabilities & record::kCapReport) AddFigure(scalars, "shm", at->shm_tensor_bytes);
-    if (before && before->step + 1 == at->step) scalars.push_back({"step/seconds", static_cast<double>(at->mono_ns - before->mono_ns) * 1e-9});
+    if (before && before->step + 1 == at->step)
+      scalars.push_back({"step/seconds", static_cast<double>(at->mono_ns - before->mono_ns) * 1e-9});
     if (!scalars.empty()) rank.file->Add(ring.WallTime(at->mono_ns), static_cast<int64_t>(at->step), scalars);
   }
   const auto& devices = ring.devices();
-  auto next = std::upper_bound(devices.begin(), devices.end(), rank.last_device_step, [](uint64_t step, const auto& record) { return step < record.step; });
+  auto next = std::upper_bound(devices.begin(), devices.end(), rank.last_device_step,
+                               [](uint64_t step, const auto& record) { return step < record.step; });
   bool due = false;
   for (; next != devices.end(); ++next) {
-    if (next->step != rank.last_device_step) due = Due(rank.device_points, rank.last_device_ns, next->mono_ns);
+    if (next->step != rank.last_device_step)
+      due = Due(rank.device_points, rank.last_device_ns, next->mono_ns);
     rank.last_device_step = next->step;
     if (!due) continue;
     std::string name = record::DeviceName(next->type, next->index);
     std::vector<report::Scalar> scalars;
     AddFigure(scalars, name.c_str(), next->allocated_bytes);
     AddFigure(scalars, (name + " reserved").c_str(), next->reserved_bytes);
-    if (!scalars.empty()) rank.file->Add(ring.WallTime(next->mono_ns), static_cast<int64_t>(next->step), scalars);
+    if (!scalars.empty())
+      rank.file->Add(ring.WallTime(next->mono_ns), static_cast<int64_t>(next->step), scalars);
   }
   rank.file->Flush();
 }

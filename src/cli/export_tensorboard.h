@@ -10,8 +10,8 @@
 
 namespace lowtide::cli {
 
-// Keeps TensorBoard's event files of all ranks: FOLDER/<run>/rank<N>/events.out.tfevents.*, tags memory/<pool> in bytes and
-// step/seconds. Every step of a rank's first thousand, later one a second.
+// Keeps TensorBoard's event files of all ranks: FOLDER/<run>/rank<N>/events.out.tfevents.*, tags
+// memory/<pool> in bytes and step/seconds. Every step of a rank's first thousand, later one a second.
 class TensorBoardExport {
  public:
   explicit TensorBoardExport(std::string folder) : folder_(std::move(folder)) {}

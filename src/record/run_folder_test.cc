@@ -31,9 +31,11 @@ class RunFolderTest : public testing::Test {
   void TearDown() override { fs::remove_all(root_); }
 
   // A process of `host` that records in the folder; its ring lies in `shm`.
-  void Begin(RingWriter& ring, RingPlace& place, const char* host, int pid, const std::string& shm, const std::string& prefix) {
+  void Begin(RingWriter& ring, RingPlace& place, const char* host, int pid, const std::string& shm,
+             const std::string& prefix) {
     RingSizes small;
-    small.steps = small.devices = small.workers = small.marks = small.events = small.series = small.device_series = 16;
+    small.steps = small.devices = small.workers = small.marks = small.events = small.series =
+        small.device_series = 16;
     small.worker_table = small.looks = 16;
     ASSERT_EQ(ring.CreateAnonymous(small), 0);
     FileHeader* head = ring.header();

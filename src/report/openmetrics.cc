@@ -10,14 +10,40 @@ namespace lowtide::report {
 namespace {
 
 constexpr size_t kLongestLabel = 200;  // bytes
-constexpr const char* kVerdicts[] = {"leak", "bounded", "capacity", "fragmentation", "step_change", "healthy", "insufficient"};
+constexpr const char* kVerdicts[] = {"leak",        "bounded", "capacity",    "fragmentation",
+                                     "step_change", "healthy", "insufficient"};
 
 enum Id : size_t {
-  kBuild, kRuns, kRunsLeftOut, kLook,
-  kRun, kRunRanks, kUnreadable, kFindings,
-  kRank, kRunning, kStart, kSteps, kStepSeconds, kAge, kDropped,
-  kBytes, kReserved, kFloor, kCapacity, kDescriptors,
-  kGrowth, kGrowthLower, kGrowthUpper, kVerdict, kExplained, kWatch, kAlarm, kStepsLeft, kSecondsLeft, kCount
+  kBuild,
+  kRuns,
+  kRunsLeftOut,
+  kLook,
+  kRun,
+  kRunRanks,
+  kUnreadable,
+  kFindings,
+  kRank,
+  kRunning,
+  kStart,
+  kSteps,
+  kStepSeconds,
+  kAge,
+  kDropped,
+  kBytes,
+  kReserved,
+  kFloor,
+  kCapacity,
+  kDescriptors,
+  kGrowth,
+  kGrowthLower,
+  kGrowthUpper,
+  kVerdict,
+  kExplained,
+  kWatch,
+  kAlarm,
+  kStepsLeft,
+  kSecondsLeft,
+  kCount
 };
 
 using enum MetricKind;
@@ -27,38 +53,58 @@ std::vector<MetricFamily> MakeCatalogue() {
   return {
       {"lowtide_build_info", kInfo, "", "version", "The lowtide that exports."},
       {"lowtide_runs", kGauge, "", "", "Runs that are exported."},
-      {"lowtide_runs_left_out", kGauge, "", "", "Runs that are not exported: too many, or ended too long ago."},
-      {"lowtide_look_seconds", kGauge, "seconds", "", "Time that reading and judging all ranks took at the last look."},
+      {"lowtide_runs_left_out", kGauge, "", "",
+       "Runs that are not exported: too many, or ended too long ago."},
+      {"lowtide_look_seconds", kGauge, "seconds", "",
+       "Time that reading and judging all ranks took at the last look."},
 
       {"lowtide_run_info", kInfo, "", "run, script", "A run: its folder's name and the script."},
       {"lowtide_run_ranks", kGauge, "", "run", "Training processes of the run that have a record."},
-      {"lowtide_run_unreadable_files", kGauge, "", "run", "Files of the run that are cut, foreign or on another host."},
-      {"lowtide_findings", kGauge, "", "run, code, severity", "Findings by code (lowtide explain CODE) and severity."},
+      {"lowtide_run_unreadable_files", kGauge, "", "run",
+       "Files of the run that are cut, foreign or on another host."},
+      {"lowtide_findings", kGauge, "", "run, code, severity",
+       "Findings by code (lowtide explain CODE) and severity."},
 
       {"lowtide_rank_info", kInfo, "", "run, rank, host", "A rank and the host it runs on."},
-      {"lowtide_rank_running", kGauge, "", "run, rank", "1 while the rank's process lives, 0 once it has ended."},
-      {"lowtide_rank_start_time_seconds", kGauge, "seconds", "run, rank", "When the rank's process began, seconds since 1970."},
+      {"lowtide_rank_running", kGauge, "", "run, rank",
+       "1 while the rank's process lives, 0 once it has ended."},
+      {"lowtide_rank_start_time_seconds", kGauge, "seconds", "run, rank",
+       "When the rank's process began, seconds since 1970."},
       {"lowtide_steps_total", kCounter, "", "run, rank", "Training steps ended."},
       {"lowtide_step_seconds", kGauge, "seconds", "run, rank", "Mean time of a step over the newest steps."},
-      {"lowtide_last_record_age_seconds", kGauge, "seconds", "run, rank", "Time since the rank ended its last step, as of the last look."},
+      {"lowtide_last_record_age_seconds", kGauge, "seconds", "run, rank",
+       "Time since the rank ended its last step, as of the last look."},
       {"lowtide_dropped_samples_total", kCounter, "", "run, rank, reason",
-       "Samples lost: torn (damaged), overwritten (before they were read), uncounted (blocks without a label)."},
+       "Samples lost: torn (damaged), overwritten (before they were read), uncounted (blocks without a "
+       "label)."},
 
       {"lowtide_pool_bytes", kGauge, "bytes", "run, rank, pool", "Bytes in use at the last step's end."},
-      {"lowtide_pool_reserved_bytes", kGauge, "bytes", "run, rank, pool", "Bytes that the caching allocator holds."},
-      {"lowtide_pool_floor_bytes", kGauge, "bytes", "run, rank, pool", "The lower edge of the sawtooth now: what a leak raises."},
-      {"lowtide_pool_capacity_bytes", kGauge, "bytes", "run, rank, pool", "Bytes at which the pool is out of memory."},
-      {"lowtide_open_descriptors", kGauge, "", "run, rank", "Open file descriptors at the last step's end (the pool fds)."},
+      {"lowtide_pool_reserved_bytes", kGauge, "bytes", "run, rank, pool",
+       "Bytes that the caching allocator holds."},
+      {"lowtide_pool_floor_bytes", kGauge, "bytes", "run, rank, pool",
+       "The lower edge of the sawtooth now: what a leak raises."},
+      {"lowtide_pool_capacity_bytes", kGauge, "bytes", "run, rank, pool",
+       "Bytes at which the pool is out of memory."},
+      {"lowtide_open_descriptors", kGauge, "", "run, rank",
+       "Open file descriptors at the last step's end (the pool fds)."},
 
-      {"lowtide_pool_growth_bytes_per_step", kGauge, "", "run, rank, pool", "Growth of the lower edge per step."},
-      {"lowtide_pool_growth_lower_bytes_per_step", kGauge, "", "run, rank, pool", "Lower end of the growth's 95 % interval."},
-      {"lowtide_pool_growth_upper_bytes_per_step", kGauge, "", "run, rank, pool", "Upper end of the growth's 95 % interval."},
-      {"lowtide_pool_verdict", kGauge, "", "run, rank, pool, verdict", "The verdict: 1 for the one that holds, 0 for the others."},
-      {"lowtide_pool_explained", kGauge, "", "run, rank, pool", "1 when the growth is that of another pool, seen here too."},
+      {"lowtide_pool_growth_bytes_per_step", kGauge, "", "run, rank, pool",
+       "Growth of the lower edge per step."},
+      {"lowtide_pool_growth_lower_bytes_per_step", kGauge, "", "run, rank, pool",
+       "Lower end of the growth's 95 % interval."},
+      {"lowtide_pool_growth_upper_bytes_per_step", kGauge, "", "run, rank, pool",
+       "Upper end of the growth's 95 % interval."},
+      {"lowtide_pool_verdict", kGauge, "", "run, rank, pool, verdict",
+       "The verdict: 1 for the one that holds, 0 for the others."},
+      {"lowtide_pool_explained", kGauge, "", "run, rank, pool",
+       "1 when the growth is that of another pool, seen here too."},
       {"lowtide_pool_watch", kGauge, "", "run, rank, pool", "1 when the pool grows beyond chance."},
-      {"lowtide_pool_alarm", kGauge, "", "run, rank, pool", "1 when a leak runs the memory out within five times the steps seen."},
-      {"lowtide_pool_steps_to_oom", kGauge, "", "run, rank, pool", "Steps until the pool is out of memory, where it grows towards a limit."},
-      {"lowtide_pool_time_to_oom_seconds", kGauge, "seconds", "run, rank, pool", "Time until then at the present pace."},
+      {"lowtide_pool_alarm", kGauge, "", "run, rank, pool",
+       "1 when a leak runs the memory out within five times the steps seen."},
+      {"lowtide_pool_steps_to_oom", kGauge, "", "run, rank, pool",
+       "Steps until the pool is out of memory, where it grows towards a limit."},
+      {"lowtide_pool_time_to_oom_seconds", kGauge, "seconds", "run, rank, pool",
+       "Time until then at the present pace."},
   };
 }
 
@@ -97,7 +143,8 @@ class Builder {
     Add(kRunRanks, {{"run", name}}, static_cast<double>(run.ranks.size()));
     Add(kUnreadable, {{"run", name}}, static_cast<double>(run.unreadable_files));
     for (const auto& [key, count] : run.findings) {
-      Add(kFindings, {{"run", name}, {"code", LabelText(key.first)}, {"severity", LabelText(key.second)}}, static_cast<double>(count));
+      Add(kFindings, {{"run", name}, {"code", LabelText(key.first)}, {"severity", LabelText(key.second)}},
+          static_cast<double>(count));
     }
     for (const RankMetrics& rank : run.ranks) Rank(name, rank);
   }

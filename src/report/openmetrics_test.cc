@@ -21,7 +21,8 @@ FleetMetrics Fleet() {
   fds.pool = "fds";
   fds.now = 12, fds.floor = 12, fds.growth = 1, fds.capacity = 1024, fds.verdict = "healthy";
   RankMetrics rank;
-  rank.rank = 3, rank.host = "node", rank.running = true, rank.steps = 1234567, rank.start_time = 1.7e9, rank.record_age = 0.25;
+  rank.rank = 3, rank.host = "node", rank.running = true, rank.steps = 1234567, rank.start_time = 1.7e9,
+  rank.record_age = 0.25;
   rank.step_seconds = 0.125, rank.torn = 1, rank.overwritten = 2, rank.uncounted = 3, rank.pools = {cpu, fds};
   RunMetrics run;
   run.run = "train-1", run.script = "train.py", run.ranks = {rank}, run.unreadable_files = 1;
@@ -29,7 +30,9 @@ FleetMetrics Fleet() {
   return {{run}, 4, 0.5};
 }
 
-bool Has(const std::string& text, const std::string& line) { return ("\n" + text).find("\n" + line + "\n") != std::string::npos; }
+bool Has(const std::string& text, const std::string& line) {
+  return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
+}
 
 TEST(OpenMetrics, SamplesHaveTheirLabelsAndValues) {
   std::string text = ToPrometheusText(Families(Fleet()));
@@ -43,7 +46,8 @@ TEST(OpenMetrics, SamplesHaveTheirLabelsAndValues) {
 
 TEST(OpenMetrics, AVerdictIsAStateSet) {
   auto families = Families(Fleet());
-  auto verdicts = std::find_if(families.begin(), families.end(), [](const auto& f) { return f.name == std::string("lowtide_pool_verdict"); });
+  auto verdicts = std::find_if(families.begin(), families.end(),
+                               [](const auto& f) { return f.name == std::string("lowtide_pool_verdict"); });
   ASSERT_NE(verdicts, families.end());
   EXPECT_EQ(verdicts->samples.size(), 14u);
   double on = 0;
@@ -94,8 +98,11 @@ TEST(OpenMetrics, TheDocsListExactlyWhatIsExported) {
     if (line.starts_with("| `lowtide_")) rows.push_back(line);
   }
   for (const MetricFamily& family : MetricCatalogue()) {
-    const char* kind = family.kind == MetricKind::kCounter ? "counter" : family.kind == MetricKind::kInfo ? "info" : "gauge";
-    expected.push_back(std::string("| `") + family.name + "` | " + kind + " | " + family.labels + " | " + family.help + " |");
+    const char* kind = family.kind == MetricKind::kCounter ? "counter"
+                       : family.kind == MetricKind::kInfo  ? "info"
+                                                           : "gauge";
+    expected.push_back(std::string("| `") + family.name + "` | " + kind + " | " + family.labels + " | " +
+                       family.help + " |");
   }
   EXPECT_EQ(rows, expected);
 }
@@ -113,7 +120,8 @@ TEST(OpenMetrics, EveryFamilyIsExportedWithItsLabels) {
     EXPECT_TRUE(name.ends_with(unit)) << name;
     EXPECT_EQ(name.ends_with("_total"), family.kind == MetricKind::kCounter) << name;
   }
-  for (const MetricFamily& family : MetricCatalogue()) EXPECT_TRUE(seen.count(family.name)) << family.name << " is never exported";
+  for (const MetricFamily& family : MetricCatalogue())
+    EXPECT_TRUE(seen.count(family.name)) << family.name << " is never exported";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The two text formats. They differ in what a family is called (OpenMetrics: without `_total` and `_info`), in the types
-// that they know, and in how they end. Labels are escaped alike: backslash, quote, newline.
+// The two text formats. They differ in what a family is called (OpenMetrics: without `_total` and `_info`),
+// in the types that they know, and in how they end. Labels are escaped alike: backslash, quote, newline.
 #include <fmt/core.h>
 
 #include <cmath>
@@ -23,7 +23,8 @@ void AddEscaped(std::string& out, std::string_view text) {
 
 // Whole numbers without an exponent, others with every digit that counts.
 std::string Number(double value) {
-  if (value == std::floor(value) && std::fabs(value) < 9e15) return std::to_string(static_cast<int64_t>(value));
+  if (value == std::floor(value) && std::fabs(value) < 9e15)
+    return std::to_string(static_cast<int64_t>(value));
   return fmt::format("{}", value);
 }
 

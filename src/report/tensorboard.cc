@@ -14,7 +14,8 @@
 namespace lowtide::report {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "fixed-width fields are copied as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "fixed-width fields are copied as they lie in memory");
 
 template <typename T>
 void AddFixed(std::string& out, T value) {
@@ -29,7 +30,9 @@ void AddVarint(std::string& out, uint64_t value) {
 }
 
 // Wire types of protocol buffers: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
-void AddKey(std::string& out, int field, int wire) { AddVarint(out, static_cast<uint64_t>(field << 3 | wire)); }
+void AddKey(std::string& out, int field, int wire) {
+  AddVarint(out, static_cast<uint64_t>(field << 3 | wire));
+}
 
 void AddBytes(std::string& out, int field, std::string_view bytes) {
   AddKey(out, field, 2);
@@ -89,7 +92,8 @@ std::string EventScalars(double wall_time, int64_t step, const std::vector<Scala
 EventFile::EventFile(const std::string& path, double wall_time) : path_(path) {
   fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd_ < 0) {
-    throw Error(fmt::format("cannot write the event file: {}", std::strerror(errno)), "name a folder that you may write with --tensorboard", path);
+    throw Error(fmt::format("cannot write the event file: {}", std::strerror(errno)),
+                "name a folder that you may write with --tensorboard", path);
   }
   pending_ = TfRecord(EventVersion(wall_time));
 }
@@ -110,7 +114,8 @@ void EventFile::Flush() {
     if (written <= 0) {
       int failure = errno;
       pending_.erase(0, done);
-      throw Error(fmt::format("cannot write the event file: {}", std::strerror(failure)), "make room on its disk", path_);
+      throw Error(fmt::format("cannot write the event file: {}", std::strerror(failure)),
+                  "make room on its disk", path_);
     }
     done += static_cast<size_t>(written);
   }

@@ -10,7 +10,7 @@
 namespace lowtide::report {
 
 struct Scalar {
-  std::string tag;  // UTF-8
+  std::string tag;   // UTF-8
   double value = 0;  // written in single precision, which is all that TensorBoard's scalars have
 };
 
@@ -21,7 +21,8 @@ std::string TfRecord(std::string_view payload);
 std::string EventVersion(double wall_time);
 std::string EventScalars(double wall_time, int64_t step, const std::vector<Scalar>& scalars);
 
-// A file that grows by whole records, so that a reader meanwhile sees no damaged one but the one under the pen.
+// A file that grows by whole records, so that a reader meanwhile sees no damaged one but the one under the
+// pen.
 class EventFile {
  public:
   // Makes `path`; throws Error when it cannot.

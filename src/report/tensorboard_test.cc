@@ -42,8 +42,17 @@ TEST(TensorBoard, ARecordHasItsLengthAndTwoChecksums) {
 
 TEST(TensorBoard, AnEventIsAProtocolBuffer) {
   // wall_time 1.5, step 300, summary {value {tag "a", simple_value 0.5}}
-  EXPECT_EQ(Hex(EventScalars(1.5, 300, {{"a", 0.5}})), "09000000000000f83f" "10ac02" "2a0a" "0a08" "0a0161" "150000003f");
-  EXPECT_EQ(Hex(EventVersion(0)), "090000000000000000" "1a0d" + Hex("brain.Event:2"));
+  EXPECT_EQ(Hex(EventScalars(1.5, 300, {{"a", 0.5}})),
+            "09000000000000f83f"
+            "10ac02"
+            "2a0a"
+            "0a08"
+            "0a0161"
+            "150000003f");
+  EXPECT_EQ(Hex(EventVersion(0)),
+            "090000000000000000"
+            "1a0d" +
+                Hex("brain.Event:2"));
 }
 
 TEST(TensorBoard, AFileGrowsByWholeRecords) {

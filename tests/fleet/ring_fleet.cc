@@ -1,10 +1,12 @@
 // Writes the rings of many ranks as their processes would, for tests and benchmarks of what reads them.
 //
-//   ring_fleet FOLDER [ranks=N] [first=RANK] [rate=STEPS A SECOND, 0: at once] [steps=N, 0: until SIGTERM] [leak=RANK, -1: none]
-//              [host=NAME] [script=NAME] [entries=N, steps that a ring keeps] [open=1: leave without a word of the end]
+//   ring_fleet FOLDER [ranks=N] [first=RANK] [rate=STEPS A SECOND, 0: at once] [steps=N, 0: until SIGTERM]
+//   [leak=RANK, -1: none]
+//              [host=NAME] [script=NAME] [entries=N, steps that a ring keeps] [open=1: leave without a word
+//              of the end]
 //
-// Rank `leak` keeps 64 KiB more of CPU tensors after each step; all others are level. Prints "ready", and the steps
-// written when it leaves.
+// Rank `leak` keeps 64 KiB more of CPU tensors after each step; all others are level. Prints "ready", and the
+// steps written when it leaves.
 #include <time.h>
 #include <unistd.h>
 
@@ -44,8 +46,9 @@ struct Rank {
 };
 
 std::map<std::string, std::string> Options(int argc, char** argv) {
-  std::map<std::string, std::string> options{{"ranks", "1"}, {"first", "0"}, {"rate", "0"}, {"steps", "0"}, {"leak", "-1"},
-                                             {"host", "simulated"}, {"script", "train.py"}, {"entries", "16384"}, {"open", "0"}};
+  std::map<std::string, std::string> options{
+      {"ranks", "1"},        {"first", "0"},         {"rate", "0"},        {"steps", "0"}, {"leak", "-1"},
+      {"host", "simulated"}, {"script", "train.py"}, {"entries", "16384"}, {"open", "0"}};
   for (int i = 2; i < argc; ++i) {
     const char* equals = std::strchr(argv[i], '=');
     if (equals) options[std::string(argv[i], static_cast<size_t>(equals - argv[i]))] = equals + 1;
@@ -58,10 +61,12 @@ std::map<std::string, std::string> Options(int argc, char** argv) {
   return options;
 }
 
-void Begin(Rank& rank, const std::string& folder, int number, int world, std::map<std::string, std::string>& options) {
+void Begin(Rank& rank, const std::string& folder, int number, int world,
+           std::map<std::string, std::string>& options) {
   RingSizes sizes;
   sizes.steps = static_cast<uint32_t>(std::stoul(options["entries"]));
-  if (sizes.steps < 16384) sizes.devices = sizes.steps, sizes.workers = 64, sizes.marks = 256, sizes.series = 256;
+  if (sizes.steps < 16384)
+    sizes.devices = sizes.steps, sizes.workers = 64, sizes.marks = 256, sizes.series = 256;
   std::string path = folder + "/rank" + std::to_string(number) + ".ring";
   if (int failure = rank.ring.Create(path.c_str(), sizes)) {
     std::fprintf(stderr, "%s: %s\n", path.c_str(), std::strerror(failure));
@@ -107,7 +112,8 @@ void Step(Rank& rank, uint64_t step, int64_t time_ns, bool leaks) {
   record.source = StepSource::kOptimizer;
   DeviceRecord device{};
   device.step = step, device.mono_ns = time_ns, device.type = 1;
-  device.allocated_bytes = kDevice, device.reserved_bytes = kDevice + kDevice / 8, device.peak_bytes = kDevice + (1 << 20);
+  device.allocated_bytes = kDevice, device.reserved_bytes = kDevice + kDevice / 8,
+  device.peak_bytes = kDevice + (1 << 20);
   device.used_bytes = device.total_bytes = kAbsent;
   rank.ring.Write(device);
   rank.ring.header()->last_step = step;
@@ -147,10 +153,14 @@ int main(int argc, char** argv) {
   const int64_t started = Now(CLOCK_MONOTONIC);
   uint64_t step = 0;
   while (!g_end && (limit == 0 || step < limit)) {
-    const auto due = rate > 0 ? static_cast<uint64_t>(static_cast<double>(Now(CLOCK_MONOTONIC) - started) * 1e-9 * rate) : step + 1;
+    const auto due =
+        rate > 0 ? static_cast<uint64_t>(static_cast<double>(Now(CLOCK_MONOTONIC) - started) * 1e-9 * rate)
+                 : step + 1;
     for (; step < due && (limit == 0 || step < limit); ++step) {
-      const int64_t time_ns = rate > 0 ? Now(CLOCK_MONOTONIC) : started + static_cast<int64_t>(step) * 10'000'000;
-      for (int i = 0; i < count; ++i) Step(*ranks[static_cast<size_t>(i)], step + 1, time_ns, first + i == number("leak"));
+      const int64_t time_ns =
+          rate > 0 ? Now(CLOCK_MONOTONIC) : started + static_cast<int64_t>(step) * 10'000'000;
+      for (int i = 0; i < count; ++i)
+        Step(*ranks[static_cast<size_t>(i)], step + 1, time_ns, first + i == number("leak"));
     }
     if (rate > 0) usleep(5000);
   }
