@@ -17,6 +17,7 @@ import time
 from lowtide import _bootstrap, _marks, _track
 
 MOST_FACTS = 2000
+LAST_MOMENT = 0.03  # seconds
 
 watch = None  # the one of this process
 
@@ -66,6 +67,7 @@ class Watch:
         self.parts = []
         self.handles = []
         self.ended = False
+        self.backend = None
 
     def step(self):
         """The number of the step that is under way, as the ring counts."""
@@ -157,7 +159,7 @@ def _introduce(watch, distributed):
 
     number, file = _ranks_stacks.install(os.environ.get("LOWTIDE_RUN_DIR"), watch.rank)
     try:
-        backend = distributed.get_backend()
+        backend = watch.backend = str(distributed.get_backend())
     except Exception:
         backend = None
     watch.facts.write("rank", rank=watch.rank, world=watch.world, local_rank=_bootstrap._number("LOCAL_RANK", "SLURM_LOCALID"),
@@ -182,5 +184,13 @@ def after_fork():
 
 
 def at_exit():
-    if watch is not None:
-        watch.end()
+    if watch is None:
+        return
+    watch.end()
+    try:
+        # A thread of gloo that lets go of its last work needs the interpreter for a moment; once the interpreter is being
+        # taken down, asking for it ends the process with SIGABRT (a race of PyTorch's own). It gets that moment here.
+        if watch.backend is not None and "gloo" in watch.backend and not _bootstrap.in_multiprocessing_child():
+            time.sleep(LAST_MOMENT)
+    except Exception:
+        pass

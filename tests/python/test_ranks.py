@@ -166,15 +166,6 @@ class Net(nn.Module):
         x = self.a(x)
         return self.c(x + self.b(x) if self.calls % 3 else x)
 ''' + made(wrap="model = DDP(Net(), find_unused_parameters=True)"),
-    "lowtide": '''
-dist.destroy_process_group()
-import lowtide.distributed
-job = lowtide.distributed.setup(seed=1)
-model = job.wrap(net(), sample=X[:2])
-opt = torch.optim.AdamW(model.parameters())
-epochs(job.loader(data, batch_size=20), model, opt)
-job.close()
-''',
 }
 
 
@@ -244,7 +235,7 @@ def test_the_place_outside_the_wrapper_is_named(job):
 
 
 def test_uneven_batches_break_the_run_and_are_named(job):
-    program = loaded("count = 200 + 100 * rank\nloader = DataLoader(TensorDataset(X[:count], Y[:count]), batch_size=10)").replace("epochs(", "steps = 30\nepochs(")
+    program = loaded("count = 200 + 100 * rank\nloader = DataLoader(TensorDataset(X[:count], Y[:count]), batch_size=10)\nsteps = len(loader)")
     done, found = job(program)
     assert done.returncode != 0
     assert "rank 0 has 20 batches an epoch, rank 1 has 30" in next(f["message"] for f in found if f["code"] == "LT605")
@@ -264,11 +255,31 @@ class Net(nn.Module):
     assert "extra.weight" in next(f["message"] for f in found if f["code"] == "LT609")
 
 
+OURS = '''
+import lowtide.distributed
+job = lowtide.distributed.setup(seed=1)
+model = job.wrap(net(), sample=X[:2])
+opt = torch.optim.AdamW(model.parameters())
+epochs(job.loader(data, batch_size=20), model, opt)
+job.close()
+'''
+
+
+def without_group(text):
+    return re.sub(r"dist\.init_process_group.*\nrank, world.*\n", "rank, world = 0, 1\n", text)
+
+
+def test_lowtides_own_set_up_is_quiet(job):
+    line = job.line("", 2)
+    job.script.write_text(without_group(HEAD) + OURS)
+    done = subprocess.run(line, env=job.env, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert not job.found() and len(list(job.folder.glob("facts-rank*"))) == 2
+
+
 def test_ranks_that_never_join_are_told(job):
-    program = "dist.destroy_process_group()\n"
-    job.script.write_text("")
-    text = re.sub(r"dist\.init_process_group.*\nrank, world.*\n", "rank, world = 0, 1\n", HEAD) + made(wrap="model = net()")
-    line = job.line(program, 2)
+    text = without_group(HEAD) + made(wrap="model = net()")
+    line = job.line("", 2)
     job.script.write_text(text)
     done = subprocess.run(line, env=job.env, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
@@ -296,13 +307,12 @@ LONG = made(before="time.sleep(0.005)").replace("range(steps)", "range(100000)")
 
 
 def ranks_of(job, run):
-    """pid by rank once both step."""
+    """pid by rank once both have made 64 steps."""
     deadline = time.time() + 90
     while time.time() < deadline and run.poll() is None:
-        facts = [json.loads(path.read_text().splitlines()[0]) for path in job.folder.glob("facts-rank*.jsonl") if path.stat().st_size]
-        if len(facts) == 2 and len(list(job.folder.glob("rank*.ring"))) == 2:
-            time.sleep(1.5)
-            return {row["rank"]: row["pid"] for row in facts}
+        texts = [path.read_text() for path in job.folder.glob("facts-rank*.jsonl")]
+        if len(texts) == 2 and all('"parameters","step":64,' in text for text in texts):
+            return {row["rank"]: row["pid"] for row in (json.loads(text.splitlines()[0]) for text in texts)}
         time.sleep(0.1)
     pytest.fail("the ranks did not begin to step")
 
