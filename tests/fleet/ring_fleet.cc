@@ -86,13 +86,13 @@ void Begin(Rank& rank, const std::string& folder, int number, int world,
   std::snprintf(head->script, sizeof head->script, "%s", options["script"].c_str());
   std::snprintf(head->torch_version, sizeof head->torch_version, "simulated");
   rank.ring.Publish();
-  Count(rank.ring.shards()[0], rank.clock, kLevel, {0, 0}, 1);
+  Count<1>(rank.ring.shards()[0], rank.clock, kLevel, {0, 0});
   rank.cpu = kLevel;
 }
 
 void Step(Rank& rank, uint64_t step, int64_t time_ns, bool leaks) {
   if (leaks) {
-    Count(rank.ring.shards()[0], rank.clock, kKept, {static_cast<uint32_t>(step - 1), 0}, 1);
+    Count<1>(rank.ring.shards()[0], rank.clock, kKept, {static_cast<uint32_t>(step - 1), 0});
     rank.cpu += kKept;
   }
   while ((step >> rank.clock.shift) >= kLedgerBuckets) ++rank.clock.shift;
