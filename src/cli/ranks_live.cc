@@ -28,6 +28,7 @@ constexpr double kPatience = 30;        // seconds; LOWTIDE_HANG_SECONDS overrid
 constexpr double kUsualSteps = 20;      // and as many usual steps
 constexpr double kOutsideTraining = 10; // times longer while a rank validates or saves
 constexpr double kStopped = 2;          // seconds in the stopped state
+constexpr double kOneAfterAnother = 0.015;  // seconds between two deaths of which the first one caused the second
 constexpr double kStacksCome = 0.7;     // seconds after they were asked for
 
 double Seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
@@ -83,7 +84,9 @@ RankWatch::RankWatch(std::string folder, bool alarms, Terminal terminal, std::st
 
 void RankWatch::Look(const std::vector<const record::Ring*>& rings) noexcept {
   try {
-    if (Clock::now() < next_) return;
+    size_t exits = exits_.Count();
+    if (Clock::now() < next_ && exits == exits_seen_) return;
+    exits_seen_ = exits;
     next_ = Clock::now() + kEvery;
     for (const record::Ring* ring : rings) Update(*ring);
     if (ranks_.size() < 2) return;
@@ -101,6 +104,7 @@ void RankWatch::Update(const record::Ring& ring) {
   if (!trains || host_ != header.hostname) return;
   auto [at, fresh] = ranks_.try_emplace(header.pid);
   Rank& rank = at->second;
+  if (fresh) exits_.Watch(header.pid);
   auto now = Clock::now();
   uint64_t step = ring.steps().back().step;
   if (fresh || step != rank.step) rank.progress = now, rank.step = step, rank.usual = UsualStep(ring);
@@ -125,7 +129,18 @@ void RankWatch::Died() {
   }
   if (dead.empty()) return;
   first_death_told_ = true;
-  if (alive.empty()) return;  // all at once: the whole job was ended
+  if (alive.empty()) {
+    // All are gone by now. The one that went clearly before the next one is it; else the whole job was ended at once.
+    std::vector<std::pair<Clock::time_point, const Rank*>> order;
+    for (const auto& [pid, rank] : ranks_) {
+      if (auto when = exits_.Ended(pid)) order.emplace_back(*when, &rank);
+    }
+    if (order.size() != ranks_.size()) return;
+    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    if (order[0].second->ended != record::ExitState::kRunning || Seconds(order[1].first - order[0].first) < kOneAfterAnother) return;
+    dead = {order[0].second};
+    for (size_t i = 1; i < order.size(); ++i) alive.push_back(order[i].second);
+  }
   for (const Rank* rank : dead) Tell(fmt::format("died {}", rank->rank), DeathFinding(rank->rank, rank->pid, host_, rank->step, Numbers(alive)));
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/terminal.h"
+#include "cli/ranks_exits.h"
 #include "finding/finding.h"
 #include "record/ring_reader.h"
 
@@ -64,6 +65,8 @@ class RankWatch {
   std::map<int, Rank> ranks_;    // by pid
   std::map<std::string, Told> told_;
   bool first_death_told_ = false;
+  ExitTimes exits_;
+  size_t exits_seen_ = 0;
 };
 
 }  // namespace lowtide::cli
