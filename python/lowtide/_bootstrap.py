@@ -185,9 +185,11 @@ def _is_launcher():
 # -- what the recorder answers to a step ------------------------------------------------------------------------------
 
 def answer(bits):
-    """Bits of a step that asked for something: a name and a file (2), a census (4), the end (8)."""
+    """Bits of a step that asked for something: a name and a file (2), a census (4), the end (8), a device's size (16)."""
     if bits & 2:
         _first_step()
+    if bits & 16:
+        _describe_devices()
     if bits & 4:
         _census()
     if bits & 8:
@@ -215,6 +217,19 @@ def _first_step():
         from multiprocessing.util import Finalize
 
         Finalize(None, at_exit, exitpriority=-1000)
+
+
+def _describe_devices():
+    """Size and name of each device in use: PyTorch knows them, the allocator's reports do not say."""
+    torch = sys.modules["torch"]
+    for kind, index, *_ in track.figures()["devices"]:
+        try:
+            module = {1: torch.cuda, 6: torch.cuda, 12: getattr(torch, "xpu", None)}.get(kind)
+            properties = module.get_device_properties(index)
+            share = getattr(module, "get_per_process_memory_fraction", lambda index: 1.0)(index)
+            track.set_device(kind, index, int(properties.total_memory * share), properties.name)
+        except Exception:
+            pass  # the size stays unknown: `--capacity` tells it
 
 
 def _census():

@@ -114,8 +114,12 @@ void RankJudge::Start(const record::Ring& ring) {
   for (int64_t limit : {header.host_total_bytes, header.cgroup_limit_bytes}) {
     if (limit > 0 && (limit_ == 0 || static_cast<double>(limit) < limit_)) limit_ = static_cast<double>(limit);
   }
-  for (const record::DeviceEntry& device : header.devices) {
-    if (!device.used) continue;
+}
+
+// Devices show up, and say how large they are, when they are first used.
+void RankJudge::NoteCapacities(const record::Ring& ring) {
+  for (const record::DeviceEntry& device : ring.header().devices) {
+    if (!device.used) break;
     double capacity = options_.capacity ? static_cast<double>(options_.capacity) : Bytes(device.capacity_bytes);
     if (capacity > 0) device_capacity_[record::DeviceName(device.type, device.index)] = capacity;
   }
@@ -127,9 +131,11 @@ void RankJudge::Update(const record::Ring& ring) {
     Start(ring);
     AddWholeRun(ring);
   }
+  NoteCapacities(ring);
   AddSteps(ring);
   AddDevices(ring, UINT64_MAX);
   AddWorkers(ring);
+  AddDriver(ring);
 }
 
 // A ring that has run over: the start of the run is in the thinned series.
@@ -262,6 +268,28 @@ void RankJudge::AddWorkers(const record::Ring& ring) {
     }
     workers_seen_ = end;
     if (point.value > 0) Add("workers", point);
+  }
+}
+
+// What the driver counts on a device less what this process's allocator has reserved there: CUDA contexts, NCCL, other
+// processes. The driver is asked at moments of its own: the newest step before each says what was reserved.
+void RankJudge::AddDriver(const record::Ring& ring) {
+  const auto samples = driver_.Read(ring);
+  const auto& devices = ring.devices();
+  for (const DriverSample& sample : samples) {
+    if (sample.total_bytes > 0 && !options_.capacity) {
+      device_capacity_.try_emplace(record::DeviceName(1, sample.index), static_cast<double>(sample.total_bytes));
+    }
+    auto at = std::find_if(devices.rbegin(), devices.rend(), [&](const record::DeviceRecord& record) {
+      return record.type == 1 && record.index == sample.index && record.mono_ns <= sample.mono_ns;
+    });
+    if (at == devices.rend()) continue;
+    series::Point point;
+    point.step = at->step;
+    point.time_s = static_cast<double>(sample.mono_ns) * 1e-9;
+    point.phase = PhaseOf(at->phase);
+    point.value = std::max(0.0, static_cast<double>(sample.used_bytes - at->reserved_bytes));
+    Add(fmt::format("device-other:{}", sample.index), point);
   }
 }
 

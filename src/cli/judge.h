@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/driver_log.h"
 #include "record/ring_reader.h"
 #include "report/run_view.h"
 #include "verdict/engine.h"
@@ -54,6 +55,8 @@ class RankJudge {
   void NoteCensuses(const record::Ring& ring, uint64_t before_step);
   void AddDevices(const record::Ring& ring, uint64_t until_step);
   void AddWorkers(const record::Ring& ring);
+  void AddDriver(const record::Ring& ring);
+  void NoteCapacities(const record::Ring& ring);
   double OwnBytes(const record::Ring& ring, const record::WorkerRecord& record);
   void AddMarks(const record::Ring& ring, uint64_t until_step);
   void AddLooks(const std::vector<record::LedgerLook>& looks, size_t& next, uint64_t until_step);
@@ -67,6 +70,7 @@ class RankJudge {
   double limit_ = 0;                    // of the process, bytes; 0: unknown
   double other_memory_ = 0;             // resident bytes at the first sample
   std::map<std::string, double> device_capacity_;
+  DriverReader driver_;
   std::map<std::string, Pool> pools_;
   enum Fixed { kCpu, kHeap, kRest, kPython, kHost, kShm, kFds, kFixedCount };
   Pool* fixed_[kFixedCount] = {};  // those of every process, into `pools_`: asked for at each step

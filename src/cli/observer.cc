@@ -42,6 +42,7 @@ void Observer::Poll() noexcept {
       // The ring went away or is being replaced; the report at the end reads it again.
     }
   }
+  driver_.Look(Rings());
   if (options_.exit_at > 0) EndEarly(exit_.Look(Rings()));
   if (ranks_.size() < 2) return;
   std::vector<const record::Ring*> rings;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/terminal.h"
+#include "cli/driver_log.h"
 #include "cli/exit_watch.h"
 #include "cli/judge.h"
 #include "cli/ranks_live.h"
@@ -29,7 +30,7 @@ class Observer {
  public:
   Observer(std::string folder, ObserverOptions options, Terminal terminal)
       : folder_(std::move(folder)), options_(options), terminal_(terminal),
-        exit_(options.exit_at), together_(folder_, options_.alarms, terminal_, options_.lang) {}
+        exit_(options.exit_at), driver_(folder_), together_(folder_, options_.alarms, terminal_, options_.lang) {}
 
   // Does what is due now; call it every few milliseconds. Never throws: a rank that cannot be read is left alone.
   void Poll() noexcept;
@@ -61,6 +62,7 @@ class Observer {
   Terminal terminal_;
   std::map<int64_t, std::unique_ptr<Rank>> ranks_;  // by pid
   ExitWatch exit_;
+  DriverLog driver_;
   RankWatch together_;
   std::set<std::string> known_;                      // files of these, and of other hosts
   Clock::time_point next_scan_{};

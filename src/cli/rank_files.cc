@@ -139,7 +139,7 @@ void ForgetRankFiles(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     std::string name = entry.path().filename().string();
     bool left = Matches(name, "holders-", ".json") || Matches(name, "findings-", ".jsonl") || Matches(name, "facts-", ".jsonl") ||
-                Matches(name, "stacks-", ".txt") || Matches(name, "trouble-", ".txt");
+                Matches(name, "stacks-", ".txt") || Matches(name, "census-worker-", ".txt") || Matches(name, "driver-", ".csv") || Matches(name, "trouble-", ".txt");
     std::error_code ignored;
     if (left) fs::remove(entry.path(), ignored);
   }

@@ -145,7 +145,7 @@ uint32_t Recorder::Step(StepSource source) noexcept {
   data_wait_ns_ = 0, collective_wait_ns_ = 0;
   SampleHost(record);
   if (workers_ != 0 && worker_budget_.Allows(record.mono_ns)) SampleWorkers(record);
-  WriteDevices(record);
+  const bool new_device = WriteDevices(record);
   SetClock(steps_, phase_);
   ring_.header()->step_source = source;
   ring_.Write(record);
@@ -154,7 +154,7 @@ uint32_t Recorder::Step(StepSource source) noexcept {
     WriteLook(ring_, steps_);
     next_look_ = steps_ + std::max<uint64_t>(8, steps_ / 12);
   }
-  const uint32_t answer = kStepCounted | (steps_ == 1 ? kStepFirst : 0u) | Answer();
+  const uint32_t answer = kStepCounted | (steps_ == 1 ? kStepFirst : 0u) | (new_device ? kStepDevice : 0u) | Answer();
   if (answer & kStepCensus) {  // what the census itself takes is no growth of the program's
     heap_before_census_ = options_.heap ? ReadHeap() : kAbsent;
     rss_before_census_ = ReadStatm(proc_root_, 0).rss_bytes;
@@ -239,9 +239,11 @@ void Recorder::SampleWorkers(const StepRecord& step) noexcept {
   ring_.header()->counters.own_ns += static_cast<uint64_t>(cost);
 }
 
-void Recorder::WriteDevices(const StepRecord& step) noexcept {
+// True when there is one more than at the step before.
+bool Recorder::WriteDevices(const StepRecord& step) noexcept {
   DeviceFigures figures;
-  for (uint32_t pool = 0; pool < kMaxDevices && ReadDevice(pool, &figures); ++pool) {
+  uint32_t pool = 0;
+  for (; pool < kMaxDevices && ReadDevice(pool, &figures); ++pool) {
     const DeviceEntry& entry = ring_.header()->devices[pool];
     DeviceRecord record{};
     record.step = step.step;
@@ -258,6 +260,9 @@ void Recorder::WriteDevices(const StepRecord& step) noexcept {
     record.used_bytes = record.total_bytes = kAbsent;
     ring_.Write(record);
   }
+  const bool more = pool > devices_;
+  devices_ = pool;
+  return more;
 }
 
 uint32_t Recorder::Answer() const noexcept {
@@ -407,7 +412,7 @@ void Recorder::ForkChild() noexcept {
   self.ring_.Abandon();
   self.place_ = RingPlace();
   self.named_rank_ = -1;
-  self.steps_ = 0, self.epoch_ = 0, self.workers_ = 0, self.data_wait_ns_ = 0, self.collective_wait_ns_ = 0, self.wait_depth_ = 0, self.phase_ = Phase::kStep;
+  self.steps_ = 0, self.devices_ = 0, self.epoch_ = 0, self.workers_ = 0, self.data_wait_ns_ = 0, self.collective_wait_ns_ = 0, self.wait_depth_ = 0, self.phase_ = Phase::kStep;
   self.source_ = StepSource::kNone, self.last_ = {};
   if (self.ring_.CreateAnonymous(self.options_.sizes) != 0) {
     self.started_ = false;

@@ -29,6 +29,7 @@ enum StepAnswer : uint32_t {
   kStepFirst = 2,     // it was the first one
   kStepCensus = 4,    // the outside asks for a census: Recorder::census_request()
   kStepStop = 8,      // the outside, or the option for it, asks that the script end here
+  kStepDevice = 16,   // a device was used for the first time: SetDevice wants to know its size and name
 };
 
 class Recorder {
@@ -80,7 +81,7 @@ class Recorder {
   void FillHeader(const RecorderOptions& options) noexcept;
   void SampleHost(StepRecord& record) noexcept;
   void SampleWorkers(const StepRecord& step) noexcept;
-  void WriteDevices(const StepRecord& record) noexcept;
+  bool WriteDevices(const StepRecord& record) noexcept;
   uint32_t Answer() const noexcept;
   static void ForkChild() noexcept;
   static void OnOom(int type, int index, int64_t asked, int64_t allocated, int64_t reserved) noexcept;
@@ -103,6 +104,7 @@ class Recorder {
   StepRecord last_{};
   Budget heap_budget_, host_budget_, python_budget_, worker_budget_;
   int64_t python_cost_ns_ = 0;
+  uint32_t devices_ = 0;  // seen so far
   uint32_t workers_ = 0;  // entries of the worker table in use
 };
 

@@ -1,6 +1,8 @@
-// Stands in for the driver's library: three devices, the last of which does not answer.
+// Stands in for the driver's library: three devices, the last of which does not answer. $STANDIN_GPU_USED may name a file
+// with the bytes in use of the first.
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -18,6 +20,11 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
 EXPORT int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
   const auto number = reinterpret_cast<uintptr_t>(device);
   *memory = {80ull << 30, (80ull << 30) - (number << 30), number << 30};
+  const char* path = number == 1 ? std::getenv("STANDIN_GPU_USED") : nullptr;
+  if (std::FILE* file = path ? std::fopen(path, "r") : nullptr) {
+    if (std::fscanf(file, "%llu", &memory->used) == 1) memory->free = memory->total - memory->used;
+    std::fclose(file);
+  }
   return 0;
 }
 EXPORT int nvmlDeviceGetName(void*, char* name, unsigned size) { return std::snprintf(name, size, "Test GPU"), 0; }
