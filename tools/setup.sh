@@ -14,7 +14,7 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 debian_packages() {
   local packages=(g++ make ninja-build cmake ccache pkg-config zlib1g-dev libfmt-dev libcli11-dev libtomlplusplus-dev
                   nlohmann-json3-dev libtree-sitter-dev prometheus-cpp-dev)
-  [ "$want" = test ] && packages+=(libgtest-dev prometheus iproute2)
+  [ "$want" = test ] && packages+=(libgtest-dev iproute2)
   printf '%s\n' "${packages[@]}"
 }
 
@@ -51,6 +51,20 @@ install_debian() {
     say "apt-get could not install: $missing"
     exit 1
   }
+}
+
+# The Prometheus server for its test: unpacked beside the tests' Python and not installed, since Debian's package would
+# start a service on this machine.
+unpack_prometheus() {
+  [ "$want" = test ] && ! command -v prometheus >/dev/null && [ ! -x "$venv/bin/prometheus" ] || return 0
+  command -v apt-get >/dev/null || return 0
+  local folder="$venv/prometheus"
+  mkdir -p "$folder"
+  (cd "$folder" && apt-get download -qq prometheus >/dev/null 2>&1 && dpkg -x prometheus_*.deb . && rm -f prometheus_*.deb) || {
+    say "the Debian package prometheus could not be fetched: the test with a real server will be skipped"
+    return 0
+  }
+  ln -sf ../prometheus/usr/bin/prometheus ../prometheus/usr/bin/promtool "$venv/bin/"
 }
 
 make_venv() {
@@ -97,5 +111,6 @@ install_lowtide() {
 
 install_debian
 make_venv
+unpack_prometheus
 install_torch
 install_lowtide

@@ -16,7 +16,7 @@ from lowtide import _track
 
 _guard = None
 SHARE = 0.0005         # of the run's time that checks may take, looks at the events, and canaries: each this much ...
-CREDIT = 0.1           # ... after these seconds, which short runs are given so that they are judged at all ...
+CREDIT = 0.02          # ... after these seconds, which short runs are given so that they are judged at all ...
 CREDIT_SHARE = 0.02    # ... at no more than this share of a step
 WARM_STEPS = 30        # looked at one by one
 MAX_EVERY = 1000       # steps between two full checks at most
@@ -56,7 +56,7 @@ class AutoGuard(_track.GuardState):
         self.rules = {}
         self.alive = True            # of the base, also: look (a window is open: backward, clearing and step are
         self.loss_every = 1          # counted), step (of the busiest optimizer), force (these gradients are worth a check)
-        self.check, self.looks, self.canaries = Pace(MAX_EVERY), Pace(64), Pace(64)
+        self.check, self.looks, self.canaries = Pace(MAX_EVERY), Pace(512), Pace(256)
         self.checks = 0
         self.spent = 0.0             # seconds of checks and looks so far
         self.look_spent = 0.0        # seconds of the window that is open

@@ -89,8 +89,9 @@ class Watch:
         return None
 
     def before_step(self, optimizer, args, kwargs):
-        for part in self.parts:
-            self.call(part, "before_step", optimizer, self.step())
+        step = _marks.state.steps + 1
+        for part in self.parts[:-1]:  # the last one only counts waits
+            self.call(part, "before_step", optimizer, step)
 
     def add(self, item):
         self.sink.add(item)

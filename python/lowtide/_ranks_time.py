@@ -78,9 +78,6 @@ class Waits:
         if handle is not None:
             handle.remove()
 
-    def before_step(self, optimizer, step):
-        pass
-
     def end(self):
         if self.counts:
             self.watch.facts.write("collectives", step=self.watch.step() - 1, counts=self.counts)

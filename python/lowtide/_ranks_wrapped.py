@@ -113,8 +113,10 @@ class Wrapping:
 
     # -- backward -------------------------------------------------------------------------------------------------------
     def before_backward(self, root):
-        if self.models:
-            self.watch.call(self, "note_backward", root)
+        for model in self.models.values():
+            if model.steps < 12 or model.syncs > 1 or (model.find_unused and model.steps <= _ranks_checks.WALKS[-1]):
+                self.watch.call(self, "note_backward", root)
+                return
 
     def note_backward(self, root):
         for model in self.models.values():

@@ -93,7 +93,7 @@ int Lint(const LintOptions& options, const CommonOptions& common) {
   std::string text = options.diff ? "" : Formatted(options, report, terminal, common.lang);
   bool for_people = options.format == "text" || options.format == "concise";
   if (for_people && !options.quiet && !options.statistics && (report.checked || !report.problems.empty())) {
-    text += report::LintSummary(report, terminal, options.driver.unsafe_fixes);
+    text += report::LintSummary(report, terminal, options.driver.unsafe_fixes, common.lang);
   }
   if (options.output.empty())
     Write(stream, text);

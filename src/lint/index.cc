@@ -54,7 +54,7 @@ Index::Index(const std::vector<const ModuleFacts*>& modules) : Index() {
     for (uint64_t name : module.imports) data_->importers[name].push_back(&module);
   }
   // Only calls of functions that the project itself defines are ever asked for, and a few names.
-  constexpr uint64_t kAsked[] = {HashName("set_epoch"), HashName("zero_grad"), HashName("set_device")};
+  constexpr uint64_t kAsked[] = {HashName("set_epoch"), HashName("zero_grad"), HashName("set_device"), HashName("eval")};
   for (const ModuleFacts* facts : modules) {
     const ModuleFacts::Data& module = facts->data();
     for (const CallFacts& call : module.calls) {

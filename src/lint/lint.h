@@ -39,13 +39,14 @@ struct Fix {
   bool safe = false;
   std::string title;  // "call .item()"
   std::vector<Edit> edits;
+  std::string title_zh;
 };
 
 struct Diagnostic {
   std::string code;  // "LT101"
   finding::Severity severity = finding::Severity::kWarning;
-  std::string message;
-  std::string help;
+  std::string message, message_zh;
+  std::string help, help_zh;
   uint32_t start = 0, end = 0;                                   // bytes
   uint32_t line = 1, column = 1, end_line = 1, end_column = 1;  // from 1; columns count code points
   std::optional<Fix> fix;

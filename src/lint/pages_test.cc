@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "finding/catalogue.h"
 #include "finding/pages.h"
 #include "lint/lint.h"
 
@@ -37,6 +38,15 @@ std::set<int> ExpectedLines(const std::string& block, const std::string& code) {
   return lines;
 }
 
+// U+4E00 to U+9FFF, as UTF-8.
+bool HasChinese(const std::string& text) {
+  for (size_t i = 0; i + 2 < text.size(); ++i) {
+    uint8_t first = static_cast<uint8_t>(text[i]);
+    if (first >= 0xE4 && first <= 0xE9 && (text[i + 1] & 0xC0) == 0x80 && (text[i + 2] & 0xC0) == 0x80) return true;
+  }
+  return false;
+}
+
 std::set<int> ReportedLines(const std::string& block, const std::string& code) {
   RuleSet rules = RuleSet::None();
   rules.Add(code);
@@ -47,6 +57,9 @@ std::set<int> ReportedLines(const std::string& block, const std::string& code) {
     EXPECT_EQ(diagnostic.code, code);
     EXPECT_FALSE(diagnostic.message.empty());
     EXPECT_FALSE(diagnostic.help.empty());
+    EXPECT_TRUE(HasChinese(diagnostic.message_zh)) << code << ": " << diagnostic.message_zh;
+    EXPECT_TRUE(HasChinese(diagnostic.help_zh)) << code << ": " << diagnostic.help_zh;
+    if (diagnostic.fix) EXPECT_TRUE(HasChinese(diagnostic.fix->title_zh)) << code << ": " << diagnostic.fix->title;
     lines.insert(static_cast<int>(diagnostic.line));
   }
   return lines;
@@ -74,6 +87,16 @@ TEST(Pages, ExamplesAreReportedAndLookAlikesAreNot) {
     for (const std::string& block : PythonBlocks(page)) {
       EXPECT_EQ(ReportedLines(block, kRules[i].code), ExpectedLines(block, kRules[i].code)) << kRules[i].code << " on\n" << block;
     }
+  }
+}
+
+// Titles and messages speak Chinese too: whatever a rule can report, its page's examples report.
+TEST(Pages, EveryRuleSpeaksChinese) {
+  for (int i = 0; i < kRuleCount; ++i) {
+    const finding::Code* code = finding::FindCode(kRules[i].code);
+    ASSERT_NE(code, nullptr) << kRules[i].code;
+    EXPECT_STREQ(code->name, kRules[i].name);
+    EXPECT_TRUE(HasChinese(code->title_zh)) << kRules[i].code;
   }
 }
 

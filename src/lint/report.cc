@@ -2,15 +2,15 @@
 
 namespace lowtide::lint {
 
-Pending& Reporter::AddAt(uint32_t start, uint32_t end, finding::Severity severity, std::string message, std::string help) {
+Pending& Reporter::AddAt(uint32_t start, uint32_t end, finding::Severity severity, Said message, Said help) {
   const Module& m = scope_.module;
   Pending& pending = out_.emplace_back();
   pending.rule = rule_;
   Diagnostic& d = pending.diagnostic;
   d.code = code_;
   d.severity = severity;
-  d.message = std::move(message);
-  d.help = std::move(help);
+  d.message = std::move(message.en), d.message_zh = std::move(message.zh);
+  d.help = std::move(help.en), d.help_zh = std::move(help.zh);
   d.start = start;
   d.end = end;
   d.line = m.Line(start);
@@ -20,7 +20,7 @@ Pending& Reporter::AddAt(uint32_t start, uint32_t end, finding::Severity severit
   return pending;
 }
 
-Pending& Reporter::Add(NodeId node, finding::Severity severity, std::string message, std::string help) {
+Pending& Reporter::Add(NodeId node, finding::Severity severity, Said message, Said help) {
   const Node& n = scope_.module[node];
   return AddAt(n.start, n.end, severity, std::move(message), std::move(help));
 }
@@ -45,23 +45,26 @@ bool NeedAttached(const Scope& scope, const Value& value, Pending& pending) {
   return true;
 }
 
-Fix AppendText(const Module& m, NodeId node, std::string_view suffix, bool safe, std::string title) {
+Fix AppendText(const Module& m, NodeId node, std::string_view suffix, bool safe, Said title) {
   Kind kind = m.KindOf(node);
   bool simple = kind == Kind::kIdentifier || kind == Kind::kAttribute || kind == Kind::kSubscript || kind == Kind::kCall ||
                 kind == Kind::kParenthesized;
   if (!simple) return WrapText(m, node, "(", ")" + std::string(suffix), safe, std::move(title));
-  return {safe, std::move(title), {{m[node].end, m[node].end, std::string(suffix)}}};
+  return {safe, std::move(title.en), {{m[node].end, m[node].end, std::string(suffix)}}, std::move(title.zh)};
 }
 
-Fix WrapText(const Module& m, NodeId node, std::string_view before, std::string_view after, bool safe, std::string title) {
-  return {safe, std::move(title), {{m[node].start, m[node].start, std::string(before)}, {m[node].end, m[node].end, std::string(after)}}};
+Fix WrapText(const Module& m, NodeId node, std::string_view before, std::string_view after, bool safe, Said title) {
+  return {safe,
+          std::move(title.en),
+          {{m[node].start, m[node].start, std::string(before)}, {m[node].end, m[node].end, std::string(after)}},
+          std::move(title.zh)};
 }
 
-Fix InsertLineBefore(const Module& m, NodeId statement, std::string_view line, bool safe, std::string title) {
+Fix InsertLineBefore(const Module& m, NodeId statement, std::string_view line, bool safe, Said title) {
   uint32_t start = m[statement].start, begin = start;
   while (begin > 0 && m.text()[begin - 1] != '\n') --begin;
   std::string indent(m.text().substr(begin, start - begin));
-  return {safe, std::move(title), {{start, start, std::string(line) + "\n" + indent}}};
+  return {safe, std::move(title.en), {{start, start, std::string(line) + "\n" + indent}}, std::move(title.zh)};
 }
 
 }  // namespace lowtide::lint

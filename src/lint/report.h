@@ -7,6 +7,12 @@
 
 namespace lowtide::lint {
 
+// One text in both languages; there is none without its Chinese.
+struct Said {
+  Said(std::string english, std::string chinese) : en(std::move(english)), zh(std::move(chinese)) {}
+  std::string en, zh;
+};
+
 // Where a rule leaves its suspicions.
 class Reporter {
  public:
@@ -14,9 +20,9 @@ class Reporter {
       : scope_(scope), rule_(rule), code_(code), out_(out) {}
 
   void Drop() { out_.pop_back(); }  // the last one added does not stand after all
-  Pending& Add(NodeId node, finding::Severity severity, std::string message, std::string help);
+  Pending& Add(NodeId node, finding::Severity severity, Said message, Said help);
   // The span is the first line of a long statement, or the node.
-  Pending& AddAt(uint32_t start, uint32_t end, finding::Severity severity, std::string message, std::string help);
+  Pending& AddAt(uint32_t start, uint32_t end, finding::Severity severity, Said message, Said help);
 
  private:
   const Scope& scope_;
@@ -30,8 +36,8 @@ class Reporter {
 bool NeedAttached(const Scope& scope, const Value& value, Pending& pending);
 bool MayBeAttached(const Scope& scope, const Value& value);
 
-Fix AppendText(const Module& m, NodeId node, std::string_view suffix, bool safe, std::string title);
-Fix WrapText(const Module& m, NodeId node, std::string_view before, std::string_view after, bool safe, std::string title);
-Fix InsertLineBefore(const Module& m, NodeId statement, std::string_view line, bool safe, std::string title);
+Fix AppendText(const Module& m, NodeId node, std::string_view suffix, bool safe, Said title);
+Fix WrapText(const Module& m, NodeId node, std::string_view before, std::string_view after, bool safe, Said title);
+Fix InsertLineBefore(const Module& m, NodeId statement, std::string_view line, bool safe, Said title);
 
 }  // namespace lowtide::lint

@@ -41,7 +41,13 @@ using finding::Severity;
   X("LT129", "cycle-over-loader", kOn, CheckCycle)                                   \
   X("LT130", "dataset-that-caches-items", kPreview, CheckDatasetCache)               \
   X("LT131", "trace-in-loop", kOn, CheckTraceInLoop)                                 \
-  X("LT132", "figure-not-closed", kOn, CheckFigures)
+  X("LT132", "figure-not-closed", kOn, CheckFigures)                                 \
+  X("LT133", "evaluation-in-training-mode", kOn, CheckTrainMode)                     \
+  X("LT134", "running-sum-differentiated", kOn, CheckRunningSum)                     \
+  X("LT135", "metric-never-reset", kOn, CheckMetricReset)                            \
+  X("LT136", "unused-parameters-under-ddp", kOn, CheckUnusedParameters)              \
+  X("LT137", "nccl-without-own-device", kOn, CheckNcclDevice)                        \
+  X("LT138", "hidden-state-with-graph", kOn, CheckHiddenState)
 
 #define X(code, name, enabled, function) void function(const Scope& scope, Reporter& report);
 LOWTIDE_LINT_RULES(X)

@@ -21,6 +21,7 @@ enum Sign : uint16_t {
   kInit = 1 << 9,      // __init__: wanted when any other member is
   kSwitch = 1 << 10,   // autograd switched off ...
   kRuns = 1 << 11,     // ... where something is evaluated
+  kWraps = 1 << 12,    // the file wraps a model: every constructor is wanted
 };
 
 struct Word {
@@ -32,7 +33,7 @@ constexpr Word kWords[] = {
     {"backward", kTrains}, {"manual_backward", kTrains}, {"zero_grad", kTrains}, {"no_grad", kSwitch}, {"inference_mode", kSwitch},
     {"set_grad_enabled", kSwitch}, {"DataLoader", kTrains}, {"DistributedSampler", kTrains}, {"set_epoch", kTrains}, {"empty_cache", kTrains},
     {"save_for_backward", kTrains}, {"register_forward_hook", kTrains}, {"register_forward_pre_hook", kTrains}, {"register_hook", kTrains},
-    {"register_backward_hook", kTrains}, {"register_full_backward_hook", kTrains}, {"DistributedDataParallel", kTrains}, {"DDP", kTrains},
+    {"register_backward_hook", kTrains}, {"register_full_backward_hook", kTrains}, {"DistributedDataParallel", kTrains | kWraps}, {"DDP", kTrains | kWraps},
     {"load_state_dict", kTrains}, {"set_device", kTrains}, {"training_step", kTrains}, {"validation_step", kTrains}, {"retain_graph", kTrains},
     {"init_process_group", kTrains}, {"is_main_process", kTrains}, {"local_rank", kTrains}, {"LOCAL_RANK", kTrains}, {"gpu_id", kTrains},
     {"save_checkpoint", kTrains}, {"persistent_workers", kTrains}, {"is_global_zero", kTrains}, {"grad", kWith}, {"eval", kWith | kRuns}, {"train", kRuns}, {"epoch", kRuns}, {"loader", kRuns}, {"dataloader", kRuns}, {"val_loader", kRuns}, {"test_loader", kRuns}, {"valid_loader", kRuns}, {"validate", kRuns}, {"evaluate", kRuns}, {"data_loader", kRuns}, {"criterion", kRuns}, {"save", kWith},
@@ -301,7 +302,7 @@ bool Interesting(const Chunk& chunk, uint16_t file) {
   constexpr uint32_t kShortSwitch = 30;  // a decorator or context manager of the project's own
   bool small = chunk.range.last_line - chunk.range.first_line <= kShortSwitch;
   return (signs & kTrains) || (signs & kSwitch && (small || signs & kRuns)) || (torch && (signs & kWith)) || (signs & kCopies && file & kAverage) || (signs & kParameters && signs & kAverage) ||
-         (chunk.head_signs & kMember) || (torch && chunk.loss_named && (signs & kCutsGraph || chunk.range.last_line - chunk.range.first_line <= kShortLoss));
+         (chunk.head_signs & kMember) || (file & kWraps && chunk.head_signs & kInit) || (torch && chunk.loss_named && (signs & kCutsGraph || chunk.range.last_line - chunk.range.first_line <= kShortLoss));
 }
 
 // Longer functions are pulled in by what they contain, not by being called.

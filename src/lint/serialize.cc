@@ -10,7 +10,7 @@ namespace lowtide::lint {
 namespace {
 
 // Changes whenever the tables change; raise kFormat when a rule's logic or the layout does.
-constexpr uint32_t kFormat = 3;
+constexpr uint32_t kFormat = 4;
 
 uint64_t Stamp() {
   std::string tables = std::string(kVersion) + "#" + std::to_string(kFormat);
@@ -121,7 +121,7 @@ void Visit(Io& io, Edit& e) {
 }
 template <typename Io>
 void Visit(Io& io, Fix& f) {
-  io(f.safe), io(f.title), io(f.edits);
+  io(f.safe), io(f.title), io(f.edits), io(f.title_zh);
 }
 template <typename Io>
 void Visit(Io& io, Query& q) {
@@ -130,7 +130,7 @@ void Visit(Io& io, Query& q) {
 template <typename Io>
 void Visit(Io& io, Pending& p) {
   Diagnostic& d = p.diagnostic;
-  io(p.rule), io(d.code), io(d.severity), io(d.message), io(d.help), io(d.start), io(d.end), io(d.line), io(d.column), io(d.end_line), io(d.end_column);
+  io(p.rule), io(d.code), io(d.severity), io(d.message), io(d.message_zh), io(d.help), io(d.help_zh), io(d.start), io(d.end), io(d.line), io(d.column), io(d.end_line), io(d.end_column);
   io(d.fix), io(p.queries);
 }
 template <typename Io>

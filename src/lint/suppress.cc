@@ -104,7 +104,7 @@ Fix RemoveCode(const Directive& directive, size_t index, std::string_view text) 
   } else {
     edit = {directive.codes[index - 1].end, directive.codes[index].end, ""};
   }
-  return {true, "remove the unused suppression", {edit}};
+  return {true, "remove the unused suppression", {edit}, "删除无用的抑制注释"};
 }
 
 Diagnostic Unused(const Directive& directive, size_t index, std::string_view text) {
@@ -118,7 +118,11 @@ Diagnostic Unused(const Directive& directive, size_t index, std::string_view tex
       all ? "this suppression covers nothing: no rule reports anything in the file"
           : fmt::format("this suppression of {} covers nothing: the rule does not report {}",
                         directive.codes[index].code, directive.whole_file ? "in this file" : "here");
+  unused.message_zh = all ? "这条抑制没有作用：文件中没有任何规则报告问题"
+                          : fmt::format("对 {} 的抑制没有作用：该规则{}没有报告", directive.codes[index].code,
+                                        directive.whole_file ? "在此文件中" : "在此处");
   unused.help = "delete it, so that it cannot hide a later finding";
+  unused.help_zh = "删除它，以免掩盖以后的问题";
   unused.line = unused.end_line = directive.line;
   unused.column = directive.column + CodePoints(text.substr(directive.start, unused.start - directive.start));
   unused.end_column = unused.column + CodePoints(text.substr(unused.start, unused.end - unused.start));

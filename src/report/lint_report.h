@@ -17,7 +17,8 @@ std::string LintText(const lint::Report& report, const Terminal& terminal, const
 std::string LintConcise(const lint::Report& report, const Terminal& terminal);
 
 // The closing lines of both: how many, how many can be fixed, what was left out, what to type next.
-std::string LintSummary(const lint::Report& report, const Terminal& terminal, bool unsafe_fixes);
+std::string LintSummary(const lint::Report& report, const Terminal& terminal, bool unsafe_fixes,
+                        const std::string& lang = "en");
 
 // As docs/lint.md has it. Lines and columns from 1, columns count code points; a notebook's findings have
 // "cell".

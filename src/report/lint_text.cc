@@ -30,6 +30,10 @@ const char* SeverityIn(Severity severity, bool chinese) {
   return severity == Severity::kError ? "错误" : severity == Severity::kWarning ? "警告" : "提示";
 }
 
+const std::string& Shown(const std::string& english, const std::string& chinese, bool wants_chinese) {
+  return wants_chinese && !chinese.empty() ? chinese : english;
+}
+
 // Every line of `text` behind `lead`; the first behind `first`.
 std::string Indented(const std::string& text, const std::string& first, const std::string& lead) {
   std::string out = first;
@@ -43,22 +47,23 @@ std::string Indented(const std::string& text, const std::string& first, const st
 
 std::string Block(const FileReport& file, const Located& item, const Terminal& terminal, bool chinese) {
   const lint::Diagnostic& one = item.diagnostic;
-  const finding::Code* code = finding::FindCode(one.code);
   std::string place = fmt::format("{}:{}:{}", lint::ShownPath(file, item), item.line, one.column);
-  std::string title = chinese && code ? code->title_zh : one.message;
+  std::string title = Shown(one.message, one.message_zh, chinese);
   std::string label = fmt::format("{}[{}]", SeverityIn(one.severity, chinese), one.code);
   std::string out = fmt::format("{}: {} {}\n", terminal.Bold(Printable(place)),
                                 Colored(terminal, one.severity, label), Printable(title));
   std::string gutter(fmt::format("{}", item.line).size(), ' ');
-  if (chinese && code) out += Indented(one.message, gutter + "   ", gutter + "   ");
   out += CodeFrame(file.text, one.line, one.column, one.end_line == one.line ? one.end_column : 0, item.line,
                    terminal);
   const std::string lead = gutter + " " + terminal.Dim("=") + " ";
   if (!one.help.empty())
-    out += Indented(one.help, lead + terminal.Bold(chinese ? "建议" : "help") + ": ", gutter + "         ");
+    out += Indented(Shown(one.help, one.help_zh, chinese), lead + terminal.Bold(chinese ? "建议" : "help") + ": ",
+                    gutter + "         ");
   if (one.fix) {
-    out += fmt::format("{}{}: {} ({})\n", lead, terminal.Bold("fix"), Printable(one.fix->title),
-                       one.fix->safe ? "safe, --fix does it" : "may change results, --unsafe-fixes does it");
+    std::string how = chinese ? (one.fix->safe ? "安全，用 --fix 执行" : "可能改变结果，用 --unsafe-fixes 执行")
+                              : (one.fix->safe ? "safe, --fix does it" : "may change results, --unsafe-fixes does it");
+    out += fmt::format("{}{}: {} ({})\n", lead, terminal.Bold(chinese ? "修复" : "fix"),
+                       Printable(Shown(one.fix->title, one.fix->title_zh, chinese)), how);
   }
   return out + "\n";
 }
@@ -93,18 +98,58 @@ std::string LintConcise(const lint::Report& report, const Terminal& terminal) {
   return out;
 }
 
-std::string LintSummary(const lint::Report& report, const Terminal& terminal, bool unsafe_fixes) {
+namespace {
+
+struct Tally {
   std::map<Severity, size_t, std::greater<>> by_severity;
   size_t found = 0, files = 0;
-  std::string first;
+  std::string first;  // the code to read about
+};
+
+Tally Count(const lint::Report& report) {
+  Tally tally;
   for (const FileReport& file : report.files) {
-    files += !file.items.empty();
+    tally.files += !file.items.empty();
     for (const Located& item : file.items) {
-      ++by_severity[item.diagnostic.severity];
-      ++found;
-      if (first.empty() || item.diagnostic.severity == Severity::kError) first = item.diagnostic.code;
+      ++tally.by_severity[item.diagnostic.severity];
+      ++tally.found;
+      if (tally.first.empty() || item.diagnostic.severity == Severity::kError) tally.first = item.diagnostic.code;
     }
   }
+  return tally;
+}
+
+std::string SummaryZh(const lint::Report& report, const Tally& tally, const Terminal& terminal, bool unsafe_fixes) {
+  std::string out;
+  if (report.fixed) out += fmt::format("已修复 {} 处。", report.fixed);
+  if (tally.found == 0) {
+    out += terminal.Green("没有发现问题") + fmt::format("，检查了 {} 个文件", report.checked);
+  } else {
+    std::string parts;
+    for (auto [severity, count] : tally.by_severity) {
+      parts += fmt::format("{}{} {}", parts.empty() ? "" : "，", SeverityIn(severity, true), count);
+    }
+    out += fmt::format("{}（{} 个文件中的 {} 个）：{}", terminal.Bold(fmt::format("发现 {} 个问题", tally.found)),
+                       report.checked, tally.files, parts);
+  }
+  if (report.suppressed) out += fmt::format("；{} 个被 noqa 抑制", report.suppressed);
+  if (report.in_baseline) out += fmt::format("；{} 个已在基线中", report.in_baseline);
+  out += "。\n";
+  if (report.fixable) out += fmt::format("{} 个可以自动修复：加上 --fix，或先用 --diff 查看。\n", report.fixable);
+  if (report.unsafe_fixable && !unsafe_fixes) {
+    out += fmt::format("另有 {} 个可以修复，但需检查结果：--unsafe-fixes。\n", report.unsafe_fixable);
+  }
+  if (tally.found) out += fmt::format("原因与对策：lowtide --lang zh explain {}\n", tally.first);
+  return out;
+}
+
+}  // namespace
+
+std::string LintSummary(const lint::Report& report, const Terminal& terminal, bool unsafe_fixes,
+                        const std::string& lang) {
+  const Tally tally = Count(report);
+  if (lang == "zh") return SummaryZh(report, tally, terminal, unsafe_fixes);
+  const auto& [by_severity, found, files, first] = tally;
   std::string out;
   if (report.fixed) out += fmt::format("{} fixed. ", Plural(report.fixed, "finding"));
   if (found == 0) {

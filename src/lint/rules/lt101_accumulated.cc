@@ -113,8 +113,11 @@ class Rule101 {
     std::string message =
         backed ? target + " adds up " + what + " with its autograd graph: one more graph node chain stays alive every step"
                : target + " adds up " + what + " with its autograd graph, and no backward frees it: every batch's activations stay in memory";
-    Pending& pending = report_.Add(a.statement, backed ? Severity::kWarning : Severity::kError, std::move(message),
-                                   "add " + what + ".item() (or .detach() and read it once at the end)");
+    std::string chinese = target + " 累加了 " + what + "，连同它的计算图：" +
+                          (backed ? "每一步都多留下一串图节点" : "又没有 backward 释放它，每个批次的激活值都留在内存中");
+    Pending& pending = report_.Add(a.statement, backed ? Severity::kWarning : Severity::kError, {std::move(message), std::move(chinese)},
+                                   {"add " + what + ".item() (or .detach() and read it once at the end)",
+               "改为累加 " + what + ".item()（或先 .detach()，最后只读取一次）"});
     if (!NeedAttached(scope_, value, pending)) {
       report_.Drop();
       return;
@@ -122,7 +125,7 @@ class Rule101 {
     if (!trains && function > 0) {
       pending.Needs({Ask::kCallerHasGrad, false, 255, 0, HashName(m_.Name(m_.functions()[function].name)), 0});
     }
-    pending.diagnostic.fix = AppendText(m_, added, ".detach()", true, "detach what is added");
+    pending.diagnostic.fix = AppendText(m_, added, ".detach()", true, {"detach what is added", "累加前先 detach"});
   }
 
   const Scope& scope_;

@@ -104,13 +104,16 @@ class Rule102 {
     std::string message = what + " is kept in " + where + " with its autograd graph";
     message += backed ? ": backward has freed most of it, the tensor and its graph nodes stay alive"
                       : ": the activations behind it stay alive as long as the container";
-    Pending& pending = report_.Add(at, backed || training ? Severity::kWarning : Severity::kError, std::move(message),
-                               "store " + what + ".detach() (.item() for a number, .detach().cpu() for a GPU tensor)");
+    std::string chinese = what + " 连同计算图被存入 " + where;
+    chinese += backed ? "：backward 已释放大部分，张量及其图节点仍然存活" : "：只要该容器还在，其背后的激活值就一直存活";
+    Pending& pending = report_.Add(at, backed || training ? Severity::kWarning : Severity::kError, {std::move(message), std::move(chinese)},
+                               {"store " + what + ".detach() (.item() for a number, .detach().cpu() for a GPU tensor)",
+               "改为存入 " + what + ".detach()（数值用 .item()，GPU 张量用 .detach().cpu()）"});
     if (!NeedAttached(scope_, value, pending)) return report_.Drop();
     if (evaluating) pending.Needs({Ask::kCallerHasGrad, false, 255, 0, HashName(name), 0});
     Kind kind = m_.KindOf(stored);
     if (!(value.flags & kContainer) && (kind == Kind::kIdentifier || kind == Kind::kAttribute || kind == Kind::kSubscript) && IsPlainTensor(value)) {
-      pending.diagnostic.fix = AppendText(m_, stored, ".detach()", value.flags & kLossNamed, "detach what is stored");
+      pending.diagnostic.fix = AppendText(m_, stored, ".detach()", value.flags & kLossNamed, {"detach what is stored", "存入前先 detach"});
     }
   }
 
@@ -167,8 +170,10 @@ class Rule102 {
     }
     if (!(value.flags & kGrad) || flow_.NoGradAt(id) || !HasHint(name, {"stat", "collector", "history", "tracker", "meter"})) return;
     Pending& pending = report_.Add(id, Severity::kWarning,
-                               Quoted(m_, base) + " collects " + Quoted(m_, right) + " with its autograd graph every time it is set",
-                               "store " + Quoted(m_, right) + ".item()");
+                               {Quoted(m_, base) + " collects " + Quoted(m_, right) + " with its autograd graph every time it is set",
+               Quoted(m_, base) + " 在每次赋值时都收集 " + Quoted(m_, right) + "，连同它的计算图"},
+                               {"store " + Quoted(m_, right) + ".item()",
+               "改为存入 " + Quoted(m_, right) + ".item()"});
     pending.Needs({Ask::kKeeps, false, 2, 0, HashName("__setitem__"), 0});
     if (!NeedAttached(scope_, value, pending)) report_.Drop();
   }

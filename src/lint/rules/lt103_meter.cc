@@ -20,9 +20,11 @@ void CheckMeter(const Scope& scope, Reporter& report) {
       if (!MayBeAttached(scope, value) || value.flags & (kContainer | kModel | kOptimizer | kLoader)) continue;
       std::string meter = Quoted(m, receiver), what = Quoted(m, given);
       Pending& pending = report.Add(call, Severity::kWarning,
-                                    meter + " (" + std::string(m.Name(cls)) + ") keeps adding to what it is given, and " + what +
+                                    {meter + " (" + std::string(m.Name(cls)) + ") keeps adding to what it is given, and " + what +
                                         " still has its autograd graph: graph nodes pile up with every step",
-                                    "pass " + what + ".item(), or detach inside " + std::string(m.Name(m.CalleeName(call))) + "()");
+               meter + "（" + std::string(m.Name(cls)) + "）不断累加传入的值，而 " + what + " 仍带有计算图：图节点逐步堆积"},
+                                    {"pass " + what + ".item(), or detach inside " + std::string(m.Name(m.CalleeName(call))) + "()",
+               "传入 " + what + ".item()，或在 " + std::string(m.Name(m.CalleeName(call))) + "() 内 detach"});
       pending.Needs({Ask::kKeeps, false, static_cast<uint8_t>(i + 1), 0, HashName(m.Name(m.CalleeName(call))), HashName(m.Name(cls))});
       if (!NeedAttached(scope, value, pending)) {
         report.Drop();
@@ -35,7 +37,7 @@ void CheckMeter(const Scope& scope, Reporter& report) {
       if (function > 0 && !CallsBackward(m, flow, m.functions()[function].body)) {
         pending.Needs({Ask::kCallerHasGrad, false, 255, 0, HashName(m.Name(m.functions()[function].name)), 0});
       }
-      pending.diagnostic.fix = AppendText(m, given, ".detach()", true, "detach what the meter gets");
+      pending.diagnostic.fix = AppendText(m, given, ".detach()", true, {"detach what the meter gets", "传入前先 detach"});
       break;
     }
   }

@@ -75,8 +75,10 @@ void CheckZeroGrad(const Scope& scope, Reporter& report) {
       for (const Step& step : steps) fresh |= step.optimizer && ResetInside(m, loop, step.optimizer);
       if (fresh) continue;
       Pending& pending = report.Add(backward, Severity::kError,
-                                    "gradients are never cleared: every " + Quoted(m, backward) + " adds to the gradients of all steps before",
-                                    "call optimizer.zero_grad() once per step, before backward()");
+                                    {"gradients are never cleared: every " + Quoted(m, backward) + " adds to the gradients of all steps before",
+               "梯度从未清零：每次 " + Quoted(m, backward) + " 都叠加到此前所有步的梯度上"},
+                                    {"call optimizer.zero_grad() once per step, before backward()",
+               "每一步在 backward() 之前调用一次 optimizer.zero_grad()"});
       if (function > 0) pending.Needs({Ask::kNotCleared, false, 255, 0, HashName(m.Name(m.functions()[function].name)), 0});
       else pending.Needs({Ask::kNotCleared, false, 255, 0, HashName(""), 0});
       NodeId target = BackwardTarget(m, backward);
@@ -84,7 +86,7 @@ void CheckZeroGrad(const Scope& scope, Reporter& report) {
         NodeId optimizer = m.Receiver(steps.front().call);
         if (!HasHint(m.Text(optimizer), {"scaler"})) {
           pending.diagnostic.fix = InsertLineBefore(m, m.Statement(backward), std::string(m.Text(optimizer)) + ".zero_grad()", false,
-                                                    "clear the gradients before backward");
+                                                    {"clear the gradients before backward", "在 backward 之前清零梯度"});
         }
       }
       continue;
@@ -116,8 +118,10 @@ void CheckZeroGrad(const Scope& scope, Reporter& report) {
       }
       if (alias) continue;
       Pending& pending = report.Add(backward, Severity::kError,
-                 Quoted(m, m.Receiver(step.call)) + " steps but its gradients are never cleared, unlike the other optimizer's",
-                 "call " + std::string(m.Text(m.Receiver(step.call))) + ".zero_grad() before this backward()");
+                 {Quoted(m, m.Receiver(step.call)) + " steps but its gradients are never cleared, unlike the other optimizer's",
+               Quoted(m, m.Receiver(step.call)) + " 执行更新，但它的梯度从未清零，而另一个优化器的梯度有清零"},
+                 {"call " + std::string(m.Text(m.Receiver(step.call))) + ".zero_grad() before this backward()",
+               "在这次 backward() 之前调用 " + std::string(m.Text(m.Receiver(step.call))) + ".zero_grad()"});
       if (function > 0) pending.Needs({Ask::kNotCleared, false, 255, 0, HashName(m.Name(m.functions()[function].name)), 0});
       break;
     }

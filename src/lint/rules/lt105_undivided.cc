@@ -123,9 +123,11 @@ void CheckUndivided(const Scope& scope, Reporter& report) {
     std::string_view body = m.Text(scope_node);
     if (HasHint(body, {"multiply_grads", "grad.div", "grad /=", "grad.mul", "scale_grad", "loss_scale", "normalize_grad", "reduction='sum'"})) continue;
     report.Add(backward, Severity::kWarning,
-               "gradients are summed over " + by + " backward passes, but " + Quoted(m, target) +
+               {"gradients are summed over " + by + " backward passes, but " + Quoted(m, target) +
                    " is not divided by it: the step is that many times too large",
-               "divide before backward: (" + std::string(m.Text(target)) + " / " + by + ").backward()");
+               "梯度由 " + by + " 次反向传播累加，但 " + Quoted(m, target) + " 没有除以它：步长被放大了同样的倍数"},
+               {"divide before backward: (" + std::string(m.Text(target)) + " / " + by + ").backward()",
+               "在 backward 之前相除：(" + std::string(m.Text(target)) + " / " + by + ").backward()"});
   }
 }
 

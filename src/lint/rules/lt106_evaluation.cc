@@ -132,9 +132,13 @@ class Rule106 {
     std::string name(m_.Name(info.name));
     std::string message = shared ? "the same loop trains and evaluates, and " + Quoted(m_, forward) + " builds a graph in both"
                                  : "`" + name + "` evaluates with autograd on: " + Quoted(m_, forward) + " records a graph that nobody differentiates";
-    Pending& pending = report_.Add(forward, Severity::kWarning, std::move(message),
-                               shared ? "run it under torch.set_grad_enabled(training)"
-                                      : "put @torch.no_grad() on `" + name + "` (eval() changes dropout and batch norm, not autograd)");
+    std::string chinese = shared ? "同一个循环既训练又评估，" + Quoted(m_, forward) + " 在两种情况下都会建立计算图"
+                                 : "`" + name + "` 在评估时没有关闭自动求导：" + Quoted(m_, forward) + " 记录了无人求导的计算图";
+    Pending& pending = report_.Add(forward, Severity::kWarning, {std::move(message), std::move(chinese)},
+                               {shared ? "run it under torch.set_grad_enabled(training)"
+                                       : "put @torch.no_grad() on `" + name + "` (eval() changes dropout and batch norm, not autograd)",
+                                shared ? "在 torch.set_grad_enabled(training) 下运行"
+                                       : "给 `" + name + "` 加上 @torch.no_grad()（eval() 只影响 dropout 和批归一化，不影响自动求导）"});
     pending.Needs({Ask::kCallerHasGrad, false, 255, 0, HashName(name), 0});
     for (NodeId decorator : info.decorators) {
       NodeId called = m_.KindOf(decorator) == Kind::kCall ? m_.Callee(decorator) : decorator;
@@ -146,7 +150,7 @@ class Rule106 {
     if (!shared && torch != m_.imports().end()) {
       NodeId outer = m_.KindOf(m_[info.node].parent) == Kind::kDecorated ? m_[info.node].parent : info.node;
       NodeId at = info.decorators.empty() ? outer : info.node;
-      pending.diagnostic.fix = InsertLineBefore(m_, at, "@torch.no_grad()", true, "decorate with @torch.no_grad()");
+      pending.diagnostic.fix = InsertLineBefore(m_, at, "@torch.no_grad()", true, {"decorate with @torch.no_grad()", "加上 @torch.no_grad() 装饰器"});
     }
   }
 

@@ -115,9 +115,11 @@ void CheckRetainGraph(const Scope& scope, Reporter& report) {
     // State carried from step to step (an RNN's hidden state) keeps the old graph alive on purpose or by mistake.
     if (needed) continue;
     Pending& pending = report.Add(backward, Severity::kWarning,
-                                  "retain_graph=True keeps the whole graph after " + Quoted(m, target) +
+                                  {"retain_graph=True keeps the whole graph after " + Quoted(m, target) +
                                       ".backward(), and no later backward in this step needs it",
-                                  "drop retain_graph; if an error about a freed graph follows, detach() what the next step or loss reuses");
+               "retain_graph=True 使整个计算图在 " + Quoted(m, target) + ".backward() 之后继续保留，而这一步中之后没有 backward 需要它"},
+                                  {"drop retain_graph; if an error about a freed graph follows, detach() what the next step or loss reuses",
+               "去掉 retain_graph；如果随后报计算图已释放的错误，请对下一步或另一个损失复用的张量调用 detach()"});
     NodeId argument = m[retain].parent;
     uint32_t start = m[argument].start, end = m[argument].end;
     // Take the comma with it.
@@ -129,7 +131,7 @@ void CheckRetainGraph(const Scope& scope, Reporter& report) {
     } else {
       while (end < text.size() && (text[end] == ' ' || text[end] == ',')) ++end;
     }
-    pending.diagnostic.fix = Fix{false, "drop retain_graph", {{start, end, ""}}};
+    pending.diagnostic.fix = Fix{false, "drop retain_graph", {{start, end, ""}}, "去掉 retain_graph"};
   }
 }
 

@@ -93,9 +93,11 @@ void CheckView(const Module& m, Reporter& report, const ClassInfo& cls, int func
   bool input = std::find(info.parameters.begin(), info.parameters.end(), m[base].atom) != info.parameters.end();
   if (input || !Returns(m, function, m[base].atom)) return;
   report.Add(argument, Severity::kWarning,
-             "`" + std::string(m.Name(cls.name)) + "` saves a view of its output `" + std::string(m.Text(base)) +
+             {"`" + std::string(m.Name(cls.name)) + "` saves a view of its output `" + std::string(m.Text(base)) +
                  "`: the view is no output, so output and graph refer to each other and stay",
-             "save the output itself and take the view in backward");
+               "`" + std::string(m.Name(cls.name)) + "` 保存了输出 `" + std::string(m.Text(base)) + "` 的视图：视图不是输出，输出与计算图互相引用而无法释放"},
+             {"save the output itself and take the view in backward",
+               "保存输出本身，在 backward 中再取视图"});
 }
 
 void CheckClass(const Scope& scope, Reporter& report, const ClassInfo& cls) {
@@ -132,9 +134,11 @@ void CheckClass(const Scope& scope, Reporter& report, const ClassInfo& cls) {
     }
     if (!count || (raises && !use.any)) continue;
     report.Add(call, Severity::kWarning,
-               "`" + std::string(m.Name(cls.name)) + "` saves " + unused + " for backward, which never reads " + (count > 1 ? "them" : "it") +
+               {"`" + std::string(m.Name(cls.name)) + "` saves " + unused + " for backward, which never reads " + (count > 1 ? "them" : "it") +
                    ": held from forward to backward for nothing",
-               "save only what backward uses");
+               "`" + std::string(m.Name(cls.name)) + "` 为反向保存了 " + unused + "，而 backward 从未读取：从前向到反向白白占用内存"},
+               {"save only what backward uses",
+               "只保存 backward 用到的张量"});
   }
   // An input or output as an attribute of ctx is not freed with the graph: a reference cycle when it is an output.
   const FunctionInfo& info = m.functions()[forward->second];
@@ -156,9 +160,11 @@ void CheckClass(const Scope& scope, Reporter& report, const ClassInfo& cls) {
     const Value& value = scope.flow.Of(right);
     if (!output || !(value.flags & (kTensor | kGrad))) continue;
     report.Add(id, Severity::kWarning,
-               "`" + std::string(m.Name(cls.name)) + "` keeps its output `" + std::string(m.Name(name)) +
+               {"`" + std::string(m.Name(cls.name)) + "` keeps its output `" + std::string(m.Name(name)) +
                    "` as an attribute of ctx: output and graph refer to each other, and only the garbage collector frees them",
-               "pass it through ctx.save_for_backward(), which breaks the cycle and checks in-place changes");
+               "`" + std::string(m.Name(cls.name)) + "` 把输出 `" + std::string(m.Name(name)) + "` 存为 ctx 的属性：输出与计算图互相引用，只有垃圾回收才能释放"},
+               {"pass it through ctx.save_for_backward(), which breaks the cycle and checks in-place changes",
+               "改用 ctx.save_for_backward()：它会断开循环引用，并检查原地修改"});
   }
 }
 

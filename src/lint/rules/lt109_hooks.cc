@@ -116,8 +116,10 @@ class Rule109 {
       bool is_module = parameters.size() >= 2 && m_.KindOf(stored) == Kind::kIdentifier && HasHint(m_.Text(stored), {"module", "layer"});
       if (is_module || !root || IsTestFile(m_.path())) continue;
       report_.Add(id, Severity::kWarning,
-                  "this hook appends " + Quoted(m_, stored) + " to " + Quoted(m_, holder) + " on every call, graph and all, and nothing empties it",
-                  "store .detach(), empty the list every step, and keep the handle to remove the hook");
+                  {"this hook appends " + Quoted(m_, stored) + " to " + Quoted(m_, holder) + " on every call, graph and all, and nothing empties it",
+               "这个钩子每次调用都把 " + Quoted(m_, stored) + " 连同计算图追加到 " + Quoted(m_, holder) + "，而且从不清空"},
+                  {"store .detach(), empty the list every step, and keep the handle to remove the hook",
+               "存入 .detach() 的结果，每一步清空列表，并保留句柄以便移除钩子"});
     }
     (void)call;
   }
@@ -147,9 +149,12 @@ class Rule109 {
     if (root && AssignedIn(function, root)) return;
     if (!in_step_loop && !runs_model) return;
     report_.Add(call, Severity::kWarning,
-                in_step_loop ? "a hook is registered in every step and never removed: each forward runs one more of them"
-                             : "`" + std::string(m_.Name(info.name)) + "` registers a hook on every call and drops the handle: the hooks add up",
-                "keep the handle and call handle.remove() when done");
+                {in_step_loop ? "a hook is registered in every step and never removed: each forward runs one more of them"
+                              : "`" + std::string(m_.Name(info.name)) + "` registers a hook on every call and drops the handle: the hooks add up",
+                 in_step_loop ? "每一步都注册钩子且从不移除：每次前向都会多运行一个"
+                              : "`" + std::string(m_.Name(info.name)) + "` 每次调用都注册钩子并丢弃句柄：钩子越积越多"},
+                {"keep the handle and call handle.remove() when done",
+               "保留句柄，用完后调用 handle.remove()"});
   }
 
   NodeId LoopSource(NodeId loop) const {

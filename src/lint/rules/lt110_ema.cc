@@ -42,8 +42,10 @@ void CheckCopy(const Scope& scope, Reporter& report, NodeId call) {
     bool repeats = m.EnclosingLoop(call) || (function > 0 && m.functions()[function].name != kA___init__);
     if (repeats) {
       report.Add(call, Severity::kWarning,
-                 "the whole module " + Quoted(m, source) + " is copied each time only to read its state_dict(): twice its memory while it lasts",
-                 "take state_dict() of the module itself and convert or move each tensor: {k: v.detach().to(dtype) for k, v in module.state_dict().items()}");
+                 {"the whole module " + Quoted(m, source) + " is copied each time only to read its state_dict(): twice its memory while it lasts",
+               "每次只为读取 state_dict() 就复制整个模块 " + Quoted(m, source) + "：期间占用两倍内存"},
+                 {"take state_dict() of the module itself and convert or move each tensor: {k: v.detach().to(dtype) for k, v in module.state_dict().items()}",
+               "直接取模块自身的 state_dict()，再逐个转换或移动张量：{k: v.detach().to(dtype) for k, v in module.state_dict().items()}"});
     }
     return;
   }
@@ -63,8 +65,10 @@ void CheckCopy(const Scope& scope, Reporter& report, NodeId call) {
   }
   if (frozen) return;
   report.Add(call, Severity::kWarning,
-             Quoted(m, left) + " is a copy that still wants gradients: autograd records what it computes, and its .grad can be filled",
-             "call .requires_grad_(False) on the copy");
+             {Quoted(m, left) + " is a copy that still wants gradients: autograd records what it computes, and its .grad can be filled",
+               Quoted(m, left) + " 是仍需要梯度的副本：自动求导会记录它的计算，其 .grad 也可能被填充"},
+             {"call .requires_grad_(False) on the copy",
+               "对副本调用 .requires_grad_(False)"});
 }
 
 // avg = decay * avg + (1 - decay) * param, over parameters, without detach.
@@ -97,8 +101,10 @@ void CheckUpdate(const Scope& scope, Reporter& report, NodeId loop) {
     if (!bare || text.find("detach") != text.npos || text.find(".data") != text.npos) continue;
     if (!HasHint(name, {"ema", "average", "update", "momentum", "shadow", "moving", "step", "train"})) continue;
     report.Add(id, Severity::kError,
-               "the average " + Quoted(m, target) + " is computed with autograd on: every update hangs one more graph onto it",
-               "update in place under torch.no_grad(): avg.lerp_(param, 1 - decay)");
+               {"the average " + Quoted(m, target) + " is computed with autograd on: every update hangs one more graph onto it",
+               "滑动平均 " + Quoted(m, target) + " 在自动求导开启时计算：每次更新都会再挂上一段计算图"},
+               {"update in place under torch.no_grad(): avg.lerp_(param, 1 - decay)",
+               "在 torch.no_grad() 下原地更新：avg.lerp_(param, 1 - decay)"});
   }
 }
 

@@ -19,11 +19,13 @@ void CheckEmptyCache(const Scope& scope, Reporter& report) {
     if (!training && !step) continue;
     if (Periodic(m, call, training)) continue;
     Pending& pending = report.Add(call, Severity::kWarning,
-               "empty_cache() in every step frees nothing that is referenced: it waits for the GPU and makes the next allocations slow",
-               "drop it, or call it once at a change of phase (before validation or a checkpoint)");
+               {"empty_cache() in every step frees nothing that is referenced: it waits for the GPU and makes the next allocations slow",
+               "每一步调用 empty_cache() 释放不了仍被引用的内存：它要等待 GPU，并使随后的分配变慢"},
+               {"drop it, or call it once at a change of phase (before validation or a checkpoint)",
+               "去掉它，或只在阶段切换时（验证或保存检查点之前）调用一次"});
     NodeId statement = m[call].parent;
     if (m.KindOf(statement) == Kind::kExpressionStatement && m.Next(statement) + 0 != 0) {
-      pending.diagnostic.fix = Fix{true, "drop empty_cache()", {{m[statement].start, m[m.Next(statement)].start, ""}}};
+      pending.diagnostic.fix = Fix{true, "drop empty_cache()", {{m[statement].start, m[m.Next(statement)].start, ""}}, "去掉 empty_cache()"};
     }
   }
 }

@@ -48,8 +48,10 @@ void CheckLoggedTensor(const Scope& scope, Reporter& report) {
     NodeId loop = TrainingLoop(m, flow, call);
     if (!loop || LogsRarely(m, call, loop) || !(value.flags & kGrad)) return;
     Pending& pending = report.Add(call, Severity::kNote,
-                                  Quoted(m, what) + " goes to the log as an attached tensor in every step: the GPU is waited for, and a logger that keeps it keeps its graph",
-                                  "log " + Quoted(m, what) + ".item() every N steps");
+                                  {Quoted(m, what) + " goes to the log as an attached tensor in every step: the GPU is waited for, and a logger that keeps it keeps its graph",
+               Quoted(m, what) + " 每一步都以带计算图的张量写入日志：要等待 GPU，而且记录器若保存它就保存了整个计算图"},
+                                  {"log " + Quoted(m, what) + ".item() every N steps",
+               "每 N 步记录一次 " + Quoted(m, what) + ".item()"});
     if (!NeedAttached(scope, value, pending)) report.Drop();
   };
   for (NodeId call : m.Nodes(Kind::kCall)) {

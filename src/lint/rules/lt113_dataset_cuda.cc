@@ -35,9 +35,11 @@ void CheckDatasetCuda(const Scope& scope, Reporter& report) {
       if (!first) continue;
       bool per_item = method != kA___init__;
       Pending& pending = report.Add(first, Severity::kWarning,
-                                    "`" + std::string(m.Name(cls.name)) + "` " + (per_item ? "puts each item on the GPU" : "holds CUDA tensors or a CUDA model") +
+                                    {"`" + std::string(m.Name(cls.name)) + "` " + (per_item ? "puts each item on the GPU" : "holds CUDA tensors or a CUDA model") +
                                         ": every worker process opens its own CUDA context and copy, and forked workers fail",
-                                    "return CPU tensors; move the batch in the training loop with .to(device, non_blocking=True)");
+               "`" + std::string(m.Name(cls.name)) + "` " + (per_item ? "把每个样本放到 GPU 上" : "持有 CUDA 张量或 CUDA 模型") + "：每个工作进程都要建立自己的 CUDA 上下文和副本，fork 出的工作进程则会失败"},
+                                    {"return CPU tensors; move the batch in the training loop with .to(device, non_blocking=True)",
+               "返回 CPU 张量；在训练循环中用 .to(device, non_blocking=True) 移动批次"});
       if (per_item) pending.Needs({Ask::kHasWorkers, false, 255, 0, HashName(m.Name(cls.name)), 0});
       break;
     }

@@ -56,8 +56,10 @@ void CheckDatasetList(const Scope& scope, Reporter& report) {
       bool big = MakesObjects(m, right) || (given && LookedUpByKey(m, cls, path));
       if (!big) continue;
       Pending& pending = report.Add(id, Severity::kNote,
-                                    Quoted(m, left) + " is a collection of Python objects: reading it touches reference counts, so each worker ends up with its own copy of all of it",
-                                    "keep it as one NumPy array, tensor, Arrow table or mapped file; strings as one buffer with offsets");
+                                    {Quoted(m, left) + " is a collection of Python objects: reading it touches reference counts, so each worker ends up with its own copy of all of it",
+               Quoted(m, left) + " 是 Python 对象的集合：读取会修改引用计数，最终每个工作进程都有一份完整副本"},
+                                    {"keep it as one NumPy array, tensor, Arrow table or mapped file; strings as one buffer with offsets",
+               "改存为单个 NumPy 数组、张量、Arrow 表或内存映射文件；字符串存为一个缓冲区加偏移"});
       pending.Needs({Ask::kHasWorkers, false, 255, 0, HashName(m.Name(cls.name)), 0});
       break;
     }

@@ -15,17 +15,23 @@ void CheckPersistentWorkers(const Scope& scope, Reporter& report) {
     }
     if (persistent && m.KindOf(persistent) == Kind::kTrue && !splat && (zero || !literal)) {
       report.Add(m[persistent].parent, Severity::kNote,
-                 zero ? "persistent_workers=True without workers raises ValueError"
-                      : "persistent_workers=True raises ValueError when " + Quoted(m, workers) + " is 0",
-                 zero ? "give num_workers, or drop it" : "write persistent_workers=" + std::string(m.Text(workers)) + " > 0");
+                 {zero ? "persistent_workers=True without workers raises ValueError"
+                       : "persistent_workers=True raises ValueError when " + Quoted(m, workers) + " is 0",
+                  zero ? "没有工作进程时 persistent_workers=True 会抛出 ValueError"
+                       : "当 " + Quoted(m, workers) + " 为 0 时 persistent_workers=True 会抛出 ValueError"},
+                 {zero ? "give num_workers, or drop it" : "write persistent_workers=" + std::string(m.Text(workers)) + " > 0",
+                  zero ? "设置 num_workers，或去掉它" : "写成 persistent_workers=" + std::string(m.Text(workers)) + " > 0"});
       continue;
     }
     NodeId loop = m.EnclosingLoop(call);
     if (!loop || zero || !IsEpochLoop(m, loop) || !IsTrainingLoop(m, scope.flow, loop)) continue;
+    bool stay = persistent && m.KindOf(persistent) == Kind::kTrue;
     report.Add(call, Severity::kNote,
-               "a loader with workers is built in every epoch: the workers start again each time" +
-                   std::string(persistent && m.KindOf(persistent) == Kind::kTrue ? ", and the persistent ones of the last epoch live until collected" : ""),
-               "build the loader once, before the loop");
+               {"a loader with workers is built in every epoch: the workers start again each time" +
+                   std::string(stay ? ", and the persistent ones of the last epoch live until collected" : ""),
+               "每轮都重新创建带工作进程的 DataLoader：工作进程每次都要重新启动" + std::string(stay ? "，上一轮的常驻进程要到回收时才退出" : "")},
+               {"build the loader once, before the loop",
+               "在循环之前只创建一次"});
   }
 }
 

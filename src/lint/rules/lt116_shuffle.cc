@@ -25,10 +25,12 @@ void CheckShuffleSampler(const Scope& scope, Reporter& report) {
     }
     if (assigned && !real) continue;
     Pending& pending = report.Add(m[shuffle].parent, Severity::kError,
-                                  "shuffle=True together with sampler=" + std::string(m.Text(sampler).substr(0, 60)) + ": DataLoader raises ValueError when it is set",
-                                  "write shuffle=(sampler is None), and give shuffle to the sampler");
+                                  {"shuffle=True together with sampler=" + std::string(m.Text(sampler).substr(0, 60)) + ": DataLoader raises ValueError when it is set",
+               "shuffle=True 与 sampler=" + std::string(m.Text(sampler).substr(0, 60)) + " 同时使用：设置了 sampler 时 DataLoader 会抛出 ValueError"},
+                                  {"write shuffle=(sampler is None), and give shuffle to the sampler",
+               "写成 shuffle=(sampler is None)，由 sampler 负责打乱"});
     if (m.KindOf(sampler) == Kind::kIdentifier) {
-      pending.diagnostic.fix = Fix{true, "shuffle only without a sampler", {{m[shuffle].start, m[shuffle].end, "(" + std::string(m.Text(sampler)) + " is None)"}}};
+      pending.diagnostic.fix = Fix{true, "shuffle only without a sampler", {{m[shuffle].start, m[shuffle].end, "(" + std::string(m.Text(sampler)) + " is None)"}}, "只在没有 sampler 时打乱"};
     }
   }
 }

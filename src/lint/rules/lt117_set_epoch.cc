@@ -30,8 +30,10 @@ void CheckSetEpoch(const Scope& scope, Reporter& report) {
     for (const auto& [bound, target] : m.imports()) lightning |= target.find("lightning") != std::string::npos;
     if (lightning) continue;
     report.Add(call, Severity::kError,
-               "this DistributedSampler shuffles by epoch, and set_epoch() is never called: every epoch sees the data in the same order",
-               "call sampler.set_epoch(epoch) at the start of each epoch")
+               {"this DistributedSampler shuffles by epoch, and set_epoch() is never called: every epoch sees the data in the same order",
+               "这个 DistributedSampler 按轮次打乱，而 set_epoch() 从未调用：每一轮的数据顺序都相同"},
+               {"call sampler.set_epoch(epoch) at the start of each epoch",
+               "在每一轮开始时调用 sampler.set_epoch(epoch)"})
         .Needs({Ask::kNoProjectCall, false, 255, 0, HashName("set_epoch"), 0});
   }
 }

@@ -33,19 +33,25 @@ class Rule118 {
       if (!Follows(later, call)) continue;
       Atom name = m_.CalleeName(later);
       if (name == kA_set_device) {
-        return Report(call, "the model is wrapped before torch.cuda.set_device() at line " + Line(later) + ": every rank's replica and NCCL buffers land on GPU 0",
-                      "call set_device(local_rank) first, then model.to(device), then wrap");
+        return Report(call, {"the model is wrapped before torch.cuda.set_device() at line " + Line(later) + ": every rank's replica and NCCL buffers land on GPU 0",
+               "模型在第 " + Line(later) + " 行的 torch.cuda.set_device() 之前就被包装：各进程的副本和 NCCL 缓冲区都落在 GPU 0"},
+                      {"call set_device(local_rank) first, then model.to(device), then wrap",
+               "先 set_device(local_rank)，再 model.to(device)，最后包装"});
       }
       if (name == kA_convert_sync_batchnorm) {
         NodeId converted = m_.Argument(later, 0);
         if (converted && wrapped && m_.Path(converted) == wrapped) {
-          return Report(call, "SyncBatchNorm conversion at line " + Line(later) + " comes after the wrap: the reducer watches the old modules", "convert first, then wrap");
+          return Report(call, {"SyncBatchNorm conversion at line " + Line(later) + " comes after the wrap: the reducer watches the old modules",
+               "第 " + Line(later) + " 行的 SyncBatchNorm 转换在包装之后：归约器仍监视旧模块"}, {"convert first, then wrap",
+               "先转换，再包装"});
         }
         continue;
       }
       NodeId receiver = m_.Receiver(later);
       if (wrapped && receiver && m_.Path(receiver) == wrapped && !ReassignedBetween(wrapped, call, later)) {
-        return Report(call, "the wrapped model is moved at line " + Line(later) + ": DDP has bound its buckets to the old device", "move the model to its device, then wrap");
+        return Report(call, {"the wrapped model is moved at line " + Line(later) + ": DDP has bound its buckets to the old device",
+               "包装后的模型在第 " + Line(later) + " 行被移动：DDP 的桶已绑定到旧设备"}, {"move the model to its device, then wrap",
+               "先把模型移到设备上，再包装"});
       }
     }
     for (NodeId id : m_.Nodes(Kind::kAssignment)) {  // model.module.fc = nn.Linear(...) after the wrap
@@ -54,7 +60,9 @@ class Rule118 {
       NodeId object = m_.Child(left, Field::k_object);
       bool inner = m_.KindOf(object) == Kind::kAttribute && m_.LastName(object) == kA_module && m_.Path(m_.Child(object, Field::k_object)) == wrapped;
       if (!inner || m_.KindOf(right) != Kind::kCall || !(scope_.flow.Of(right).flags & kModel) || !Follows(id, call)) continue;
-      return Report(call, "a submodule is replaced at line " + Line(id) + ", after the wrap: DDP does not reduce the new parameters' gradients", "change the model first, then wrap");
+      return Report(call, {"a submodule is replaced at line " + Line(id) + ", after the wrap: DDP does not reduce the new parameters' gradients",
+               "子模块在包装之后（第 " + Line(id) + " 行）被替换：DDP 不会归约新参数的梯度"}, {"change the model first, then wrap",
+               "先修改模型，再包装"});
     }
     (void)block;
     CheckDeviceNeverSet(call);
@@ -81,8 +89,10 @@ class Rule118 {
     }
     if (!HasHint(m_.Text(id), {"rank"})) return;
     Pending& pending = report_.Add(call, Severity::kWarning,
-                "device_ids names this rank's GPU, but nothing calls torch.cuda.set_device(): whatever says just \"cuda\" lands on GPU 0, from every rank",
-                "call torch.cuda.set_device(local_rank) before the first CUDA call");
+                {"device_ids names this rank's GPU, but nothing calls torch.cuda.set_device(): whatever says just \"cuda\" lands on GPU 0, from every rank",
+               "device_ids 指定了本进程的 GPU，但没有调用 torch.cuda.set_device()：凡是只写 \"cuda\" 的张量，所有进程都会放到 GPU 0"},
+                {"call torch.cuda.set_device(local_rank) before the first CUDA call",
+               "在第一次 CUDA 调用之前执行 torch.cuda.set_device(local_rank)"});
     pending.Needs({Ask::kNoProjectCall, true, 255, 0, HashName("set_device"), 0});
   }
 
@@ -110,7 +120,7 @@ class Rule118 {
 
   std::string Line(NodeId id) const { return std::to_string(m_.Line(m_[id].start)); }
 
-  void Report(NodeId call, std::string message, std::string help) { report_.Add(call, Severity::kError, std::move(message), std::move(help)); }
+  void Report(NodeId call, Said message, Said help) { report_.Add(call, Severity::kError, std::move(message), std::move(help)); }
 
   const Scope& scope_;
   const Module& m_;

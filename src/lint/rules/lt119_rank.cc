@@ -21,8 +21,10 @@ void CheckRankGuard(const Scope& scope, Reporter& report) {
     NodeId path = m.Argument(call, 1, kA_f);
     if (path && HasHint(m.Text(path), {"rank", "gpu", "shard"})) continue;  // one file per rank
     int function = m.FunctionOf(call);
-    Pending& pending = report.Add(call, Severity::kWarning, "every rank writes this file at the same time: it can end up torn",
-                                  "guard it with rank == 0, and let the others wait at a barrier");
+    Pending& pending = report.Add(call, Severity::kWarning, {"every rank writes this file at the same time: it can end up torn",
+               "所有进程同时写这个文件：内容可能损坏"},
+                                  {"guard it with rank == 0, and let the others wait at a barrier",
+               "只在 rank == 0 时写入，其他进程在 barrier 处等待"});
     if (function > 0) pending.Needs({Ask::kCallerUnguarded, false, 255, 0, HashName(m.Name(m.functions()[function].name)), 0});
   }
   std::unordered_set<int> reported;
@@ -34,7 +36,9 @@ void CheckRankGuard(const Scope& scope, Reporter& report) {
     std::string_view name = m.Name(m.functions()[function].name);
     if (!HasHint(name, {"train", "main", "fit", "run", "worker", "epoch"})) continue;
     reported.insert(function);
-    Pending& pending = report.Add(call, Severity::kNote, "every rank prints this line", "print on rank 0 only");
+    Pending& pending = report.Add(call, Severity::kNote, {"every rank prints this line",
+               "每个进程都会打印这一行"}, {"print on rank 0 only",
+               "只在 rank 0 上打印"});
     pending.Needs({Ask::kCallerUnguarded, false, 255, 0, HashName(name), 0});
   }
 }

@@ -17,7 +17,9 @@ void CheckDropLast(const Scope& scope, Reporter& report) {
     for (NodeId argument : m.Children(m.Child(call, Field::k_arguments))) splat |= m.KindOf(argument) == Kind::kDictSplat;
     NodeId dataset = m.Argument(call, 0, kA_dataset);
     if (splat || !dataset || (HasHint(m.Text(dataset), {"val", "test", "eval"}) && !HasHint(m.Text(dataset), {"train"}))) continue;
-    report.Add(call, Severity::kNote, "without drop_last the last batch may be short: BatchNorm sees few samples, and ranks may differ in steps", "pass drop_last=True for training");
+    report.Add(call, Severity::kNote, {"without drop_last the last batch may be short: BatchNorm sees few samples, and ranks may differ in steps",
+               "没有 drop_last 时最后一个批次可能不满：批归一化的样本太少，各进程的步数也可能不同"}, {"pass drop_last=True for training",
+               "训练时传入 drop_last=True"});
   }
 }
 

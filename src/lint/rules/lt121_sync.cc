@@ -22,7 +22,9 @@ void CheckSync(const Scope& scope, Reporter& report) {
       if (!loop || !IsTrainingLoop(m, flow, loop)) continue;
     }
     if (Periodic(m, call, loop) || !statements.insert(m.Statement(call)).second) continue;
-    report.Add(call, Severity::kNote, Quoted(m, call) + " waits for the GPU in every step", "keep the tensor detached on the GPU and read it every N steps");
+    report.Add(call, Severity::kNote, {Quoted(m, call) + " waits for the GPU in every step",
+               Quoted(m, call) + " 每一步都要等待 GPU"}, {"keep the tensor detached on the GPU and read it every N steps",
+               "把 detach 后的张量留在 GPU 上，每 N 步读取一次"});
   }
 }
 

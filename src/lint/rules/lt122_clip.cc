@@ -18,7 +18,9 @@ void CheckClipping(const Scope& scope, Reporter& report) {
       clips = m.KindOf(id) == Kind::kIdentifier && HasHint(m.Name(m[id].atom), {"clip"});
     }
     if (clips || CallsAny(m, flow, outer, {kA_clip_grad_norm_, kA_clip_grad_value_, kA_clip_grad_norm})) continue;
-    report.Add(call, Severity::kNote, "no gradient clipping before this step", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0) before step()");
+    report.Add(call, Severity::kNote, {"no gradient clipping before this step",
+               "这次更新之前没有梯度裁剪"}, {"torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0) before step()",
+               "在 step() 之前调用 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"});
   }
 }
 

@@ -73,9 +73,11 @@ void CheckCheckpointKeys(const Scope& scope, Reporter& report) {
     for (NodeId other : m.Calls(kA_save)) apart |= other != call && m.Argument(other, 0) && HasHint(m.Text(m.Argument(other, 0)), {"optim"});
     if (apart) continue;
     report.Add(call, Severity::kWarning,
-               std::string("this checkpoint says where training stood, but leaves out the optimizer's state") +
+               {std::string("this checkpoint says where training stood, but leaves out the optimizer's state") +
                    (keys.whole_module ? ", and pickles the module itself, which ties it to the source tree" : "") + ": resuming from it is not the same run",
-               "save model.state_dict(), optimizer.state_dict(), the scheduler's and every RNG's state, and a version number");
+               std::string("这个检查点记录了训练进度，却没有优化器状态") + (keys.whole_module ? "，还序列化了模块本身，因而依赖源代码" : "") + "：由它恢复的不是同一次训练"},
+               {"save model.state_dict(), optimizer.state_dict(), the scheduler's and every RNG's state, and a version number",
+               "保存 model.state_dict()、optimizer.state_dict()、调度器与各随机数生成器的状态，以及版本号"});
   }
 }
 

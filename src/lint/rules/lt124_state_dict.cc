@@ -91,8 +91,10 @@ class Rule124 {
 
   void Report(NodeId at, NodeId call, std::string_view name, bool host) {
     Pending& pending = report_.Add(at, host ? Severity::kNote : Severity::kWarning,
-                                   "`" + std::string(name) + "` holds a second copy of the weights" + (host ? " in host memory" : "") + " through all of training",
-                                   "`del " + std::string(name) + "` after load_state_dict(), or load inside a function; map_location=\"cpu\" keeps it off the GPU");
+                                   {"`" + std::string(name) + "` holds a second copy of the weights" + (host ? " in host memory" : "") + " through all of training",
+               "`" + std::string(name) + "` 在整个训练期间" + (host ? "在主机内存中" : "") + "持有第二份权重"},
+                                   {"`del " + std::string(name) + "` after load_state_dict(), or load inside a function; map_location=\"cpu\" keeps it off the GPU",
+               "在 load_state_dict() 之后 `del " + std::string(name) + "`，或在函数内加载；map_location=\"cpu\" 可避免占用 GPU"});
     (void)pending;
     (void)call;
   }

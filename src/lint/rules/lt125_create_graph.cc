@@ -20,8 +20,10 @@ void CheckCreateGraph(const Scope& scope, Reporter& report) {
     for (NodeId id : m.Nodes(Kind::kDelete)) dropped |= m.Inside(id, outer) && m.Contains(id, {kA_grad});
     if (dropped) continue;
     report.Add(backward, Severity::kWarning,
-               "backward(create_graph=True) ties each parameter to its .grad, whose graph leads back to the parameter: only the garbage collector, if that, frees them",
-               "use torch.autograd.grad(loss, params, create_graph=True), or set .grad to None once it is used");
+               {"backward(create_graph=True) ties each parameter to its .grad, whose graph leads back to the parameter: only the garbage collector, if that, frees them",
+               "backward(create_graph=True) 使每个参数与其 .grad 互相引用：.grad 的计算图又指回参数，只有垃圾回收才可能释放"},
+               {"use torch.autograd.grad(loss, params, create_graph=True), or set .grad to None once it is used",
+               "改用 torch.autograd.grad(loss, params, create_graph=True)，或用完后把 .grad 设为 None"});
   }
 }
 

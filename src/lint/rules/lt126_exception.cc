@@ -35,9 +35,11 @@ void CheckExceptionKept(const Scope& scope, Reporter& report) {
     for (NodeId id = body; id < m[body].last && !tensors; ++id) tensors = m.KindOf(id) == Kind::kCall && (scope.flow.Of(id).flags & kGrad);
     if (!tensors) continue;
     Pending& pending = report.Add(call, Severity::kWarning,
-                                  "the kept exception holds its traceback, and with it the local variables of every frame: batch, activations and graph of the failed step",
-                                  "keep str(" + std::string(m.Name(name)) + ") and what identifies the sample, or call .with_traceback(None) on it");
-    if (m.KindOf(given) == Kind::kIdentifier) pending.diagnostic.fix = WrapText(m, given, "str(", ")", false, "keep the message only");
+                                  {"the kept exception holds its traceback, and with it the local variables of every frame: batch, activations and graph of the failed step",
+               "保存的异常持有其回溯，从而持有每一帧的局部变量：失败那一步的批次、激活值和计算图"},
+                                  {"keep str(" + std::string(m.Name(name)) + ") and what identifies the sample, or call .with_traceback(None) on it",
+               "只保存 str(" + std::string(m.Name(name)) + ") 和样本的标识，或对它调用 .with_traceback(None)"});
+    if (m.KindOf(given) == Kind::kIdentifier) pending.diagnostic.fix = WrapText(m, given, "str(", ")", false, {"keep the message only", "只保存消息文本"});
   }
 }
 

@@ -14,8 +14,10 @@ void CheckWholeModule(const Scope& scope, Reporter& report) {
     const Value& value = scope.flow.Of(saved);
     std::string_view name = m.Name(m.LastName(saved));
     if (!(value.flags & kModel) || value.flags & (kState | kContainer | kNumber) || HasHint(name, {"state", "dict", "ckpt", "checkpoint", "weight"})) continue;
-    report.Add(call, Severity::kNote, Quoted(m, saved) + " is pickled whole, with the names of its classes: it loads only beside the same source, and only with weights_only=False",
-               "save " + std::string(m.Text(saved)) + ".state_dict()");
+    report.Add(call, Severity::kNote, {Quoted(m, saved) + " is pickled whole, with the names of its classes: it loads only beside the same source, and only with weights_only=False",
+               Quoted(m, saved) + " 被整体序列化，连同类名：只能与相同的源代码一起、且以 weights_only=False 加载"},
+               {"save " + std::string(m.Text(saved)) + ".state_dict()",
+               "保存 " + std::string(m.Text(saved)) + ".state_dict()"});
   }
 }
 

@@ -27,8 +27,10 @@ void CheckParamGroups(const Scope& scope, Reporter& report) {
     Atom optimizer = m.Path(receiver);
     if (optimizer && ResetInside(m, loop, optimizer)) continue;  // a new optimizer each time
     report.Add(call, Severity::kWarning,
-               Quoted(m, receiver) + " gets one more parameter group each time: it keeps all of them, with their parameters and moments",
-               "replace the parameter in its group and drop its entry of optimizer.state, or make a new optimizer");
+               {Quoted(m, receiver) + " gets one more parameter group each time: it keeps all of them, with their parameters and moments",
+               Quoted(m, receiver) + " 每次都多一个参数组：全部保留，连同参数和动量"},
+               {"replace the parameter in its group and drop its entry of optimizer.state, or make a new optimizer",
+               "在原参数组中替换参数并删除 optimizer.state 中的旧项，或新建优化器"});
   }
 }
 

@@ -14,8 +14,10 @@ void CheckCycle(const Scope& scope, Reporter& report) {
                   (m.LastName(items) && HasHint(m.Name(m.LastName(items)), {"loader"}));
     if (!loader) continue;
     report.Add(call, Severity::kWarning,
-               "itertools.cycle keeps a copy of every batch that " + Quoted(m, items) + " gives, a whole pass over the data, and replays them: no new shuffle, no new augmentation",
-               "write a generator: while True: yield from " + std::string(m.Text(items)));
+               {"itertools.cycle keeps a copy of every batch that " + Quoted(m, items) + " gives, a whole pass over the data, and replays them: no new shuffle, no new augmentation",
+               "itertools.cycle 会保留 " + Quoted(m, items) + " 给出的每个批次（整整一轮数据）并反复重放：不再打乱，也没有新的增强"},
+               {"write a generator: while True: yield from " + std::string(m.Text(items)),
+               "写一个生成器：while True: yield from " + std::string(m.Text(items))});
   }
 }
 

@@ -21,9 +21,11 @@ void CheckDatasetCache(const Scope& scope, Reporter& report) {
       for (NodeId other = cls.node; other < m[cls.node].last && !bounded; ++other) bounded = m.KindOf(other) == Kind::kDelete;
       if (bounded) continue;
       Pending& pending = report.Add(id, Severity::kNote,
-                                    "`" + std::string(m.Name(cls.name)) + "` keeps every item it has loaded in " + Quoted(m, holder) +
+                                    {"`" + std::string(m.Name(cls.name)) + "` keeps every item it has loaded in " + Quoted(m, holder) +
                                         ": each worker fills a cache of its own, up to the whole dataset times the number of workers",
-                                    "share one cache (a mapped file, shared memory), bound it, or cache before the workers start");
+               "`" + std::string(m.Name(cls.name)) + "` 把加载过的每个样本都保存在 " + Quoted(m, holder) + "：每个工作进程各有一份缓存，最多可达整个数据集乘以进程数"},
+                                    {"share one cache (a mapped file, shared memory), bound it, or cache before the workers start",
+               "共用一份缓存（内存映射文件、共享内存），限制其大小，或在工作进程启动前缓存"});
       pending.Needs({Ask::kHasWorkers, false, 255, 0, HashName(m.Name(cls.name)), 0});
       break;
     }

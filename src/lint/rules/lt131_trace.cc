@@ -28,8 +28,10 @@ void CheckTraceInLoop(const Scope& scope, Reporter& report) {
       once |= test.find("None") != test.npos || test.find("not ") != test.npos || (test.find("==") != test.npos && test.find('%') == test.npos);
     }
     if (once) continue;
-    report.Add(call, Severity::kWarning, name + "() in the step loop compiles anew each time, and what it compiled before stays in native memory",
-               "call it once, before the loop");
+    report.Add(call, Severity::kWarning, {name + "() in the step loop compiles anew each time, and what it compiled before stays in native memory",
+               name + "() 在训练循环中每次都重新编译，先前的编译结果留在本机内存中"},
+               {"call it once, before the loop",
+               "在循环之前只调用一次"});
   }
 }
 

@@ -18,8 +18,10 @@ void CheckFigures(const Scope& scope, Reporter& report) {
       loop = TrainingLoop(m, flow, other);
     }
     if (!loop) continue;
-    report.Add(call, Severity::kWarning, "a figure is opened in the training loop and never closed: pyplot keeps every figure until plt.close()",
-               "plt.close(fig) after saving it");
+    report.Add(call, Severity::kWarning, {"a figure is opened in the training loop and never closed: pyplot keeps every figure until plt.close()",
+               "训练循环中打开的图形从未关闭：pyplot 会保留每个图形，直到 plt.close()"},
+               {"plt.close(fig) after saving it",
+               "保存后调用 plt.close(fig)"});
   }
 }
 

@@ -1,4 +1,4 @@
-"""Soak: thousands of censuses beside everything that a training process does. usage: holders_soak.py [CENSUSES]
+"""Soak: thousands of censuses beside everything that a training process does. usage: censuses.py [CENSUSES]
 
 Threads that run forward and backward passes, DataLoader workers with their threads, hooks that come and go, custom
 Functions, exceptions, generators, the collector on and off and frozen. Prints progress; ends with 0 when it survived.
