@@ -123,7 +123,7 @@ TEST_F(RingTest, SlotsReadUnderAFullSpeedWriterAreNeverTorn) {
     for (uint64_t number = 0; !stop; ++number) WriteSlot(&slots[number % 8], number, kSteps, Made(number + 1));
   });
   uint64_t whole = 0, refused = 0;
-  for (uint64_t i = 0; i < 2'000'000; ++i) {
+  for (uint64_t i = 0; i < 10'000'000; ++i) {
     Slot<StepRecord> copy;
     if (!ReadSlot(&slots[i % 8], kSteps, &copy)) {
       ++refused;
