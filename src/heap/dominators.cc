@@ -43,26 +43,31 @@ namespace {
 
 // Predecessors of every reached node, by preorder number, in compressed rows.
 struct Predecessors {
-  std::vector<uint64_t> first;
-  std::vector<uint32_t> from;
+  std::vector<uint32_t> first, from;
 };
 
-Predecessors Reverse(const ObjectGraph& graph, const std::vector<NodeId>& order,
-                     const std::vector<uint32_t>& number) {
-  Predecessors back;
-  back.first.assign(order.size() + 2, 0);
-  for (NodeId node : order) {
-    for (uint64_t e = graph.first[node]; e < graph.first[node + 1]; ++e)
-      ++back.first[number[graph.to[e]] + 1];
-  }
-  for (size_t i = 1; i < back.first.size(); ++i) back.first[i] += back.first[i - 1];
-  back.from.resize(back.first.back());
-  std::vector<uint64_t> at(back.first.begin(), back.first.end() - 1);
-  for (NodeId node : order) {
+// Goes through the edges in the order in which they lie in memory; what they lead to is fetched ahead.
+template <typename Function>
+void ForEachEdge(const ObjectGraph& graph, const std::vector<uint32_t>& number, Function function) {
+  constexpr uint64_t kAhead = 24;
+  const uint64_t edges = graph.to.size();
+  for (NodeId node = 0; node < graph.size(); ++node) {
+    if (!number[node]) continue;
     for (uint64_t e = graph.first[node]; e < graph.first[node + 1]; ++e) {
-      back.from[at[number[graph.to[e]]]++] = number[node];
+      if (e + kAhead < edges) __builtin_prefetch(&number[graph.to[e + kAhead]]);
+      function(number[node], number[graph.to[e]]);
     }
   }
+}
+
+Predecessors Reverse(const ObjectGraph& graph, size_t count, const std::vector<uint32_t>& number) {
+  Predecessors back;
+  back.first.assign(count + 2, 0);
+  ForEachEdge(graph, number, [&](uint32_t, uint32_t to) { ++back.first[to + 1]; });
+  for (size_t i = 1; i < back.first.size(); ++i) back.first[i] += back.first[i - 1];
+  back.from.resize(back.first.back());
+  std::vector<uint32_t> at(back.first.begin(), back.first.end() - 1);
+  ForEachEdge(graph, number, [&](uint32_t from, uint32_t to) { back.from[at[to]++] = from; });
   return back;
 }
 
@@ -99,7 +104,7 @@ class Forest {
 
 DominatorTree Reach::Dominators() {
   const uint32_t count = static_cast<uint32_t>(order_.size());
-  const Predecessors back = Reverse(graph_, order_, number_);
+  const Predecessors back = Reverse(graph_, order_.size(), number_);
   std::vector<uint32_t> semi(count + 1), idom(parent_);
   for (uint32_t v = 0; v <= count; ++v) semi[v] = v;
   Forest forest(parent_);
@@ -107,7 +112,7 @@ DominatorTree Reach::Dominators() {
   for (uint32_t v : root_numbers_) is_root[v] = true;
   for (uint32_t v = count; v > 0; --v) {
     uint32_t least = is_root[v] ? 0 : parent_[v];
-    for (uint64_t i = back.first[v]; least > 0 && i < back.first[v + 1]; ++i) {
+    for (uint32_t i = back.first[v]; least > 0 && i < back.first[v + 1]; ++i) {
       const uint32_t u = back.from[i];
       least = std::min(least, u <= v ? u : semi[forest.Eval(u, v, semi)]);
     }

@@ -7,6 +7,7 @@ namespace lowtide::walk {
 namespace {
 
 using Special = TypeInfo::Special;
+constexpr NodeId kAhead = 12;
 constexpr uint64_t kLargeLeaf = 512;  // a leaf with several owners is a node of its own from this size on
 
 std::string Text(PyObject* text) {
@@ -29,7 +30,16 @@ void Builder::Run() {
   c_.gc_objects = c_.address.size();
   Reserve(c_.gc_objects + c_.gc_objects / 4 + 4096);
   AddRoots();
-  for (NodeId node = 0; node < c_.address.size(); ++node) Expand(node);
+  for (NodeId node = 0; node < c_.address.size(); ++node) {
+    if (node + kAhead < c_.address.size()) Fetch(c_.address[node + kAhead]);
+    Expand(node);
+  }
+}
+
+// The object's head, before it is its turn: most of a walk is waiting for memory.
+void Builder::Fetch(uint64_t address) {
+  __builtin_prefetch(reinterpret_cast<const void*>(address));
+  __builtin_prefetch(reinterpret_cast<const void*>(address + 48));
 }
 
 // Room for so many nodes, so that arrays do not double beyond what is needed: most are found by now.

@@ -37,6 +37,7 @@ class Builder {
 
  private:
   // Nodes
+  static void Fetch(uint64_t address);
   void Reserve(size_t nodes);
   NodeId NewNode(uint64_t address, uint32_t type, Kind kind, Origin origin);
   NodeId Adopt(PyObject* object) { return Adopt(object, types_.Of(Py_TYPE(object))); }
