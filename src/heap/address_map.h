@@ -3,11 +3,11 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
 #include <new>
 #include <unordered_map>
 #include <vector>
 
+#include "heap/array.h"
 #include "heap/graph.h"
 
 namespace lowtide::heap {
@@ -20,7 +20,7 @@ class AddressMap {
   AddressMap() : top_(static_cast<Folder**>(std::calloc(kFolders, sizeof(Folder*)))) {
     if (!top_) throw std::bad_alloc();
   }
-  ~AddressMap() { std::free(top_); }
+  ~AddressMap() { Clear(); }
   AddressMap(const AddressMap&) = delete;
   AddressMap& operator=(const AddressMap&) = delete;
 
@@ -30,7 +30,7 @@ class AddressMap {
       return found == odd_.end() ? kNone : found->second;
     }
     const Folder* folder = top_[address >> 30];
-    const NodeId* page = folder ? folder->pages[address >> 16 & 0x3fff].get() : nullptr;
+    const NodeId* page = folder ? folder->pages[address >> 16 & 0x3fff] : nullptr;
     return page ? page[address >> 4 & 0xfff] - 1 : kNone;
   }
 
@@ -39,15 +39,10 @@ class AddressMap {
     if (address & 15 || address >> 47) return odd_.try_emplace(address, node).first->second;
     Folder*& folder = top_[address >> 30];
     if (!folder) {
-      folder = new Folder{{}, used_.release()};
-      used_.reset(folder);
-      bytes_ += sizeof(Folder);
+      folder = static_cast<Folder*>(FromChunk(sizeof(Folder)));
     }
-    std::unique_ptr<NodeId[]>& page = folder->pages[address >> 16 & 0x3fff];
-    if (!page) {
-      page.reset(new NodeId[1 << 12]());
-      bytes_ += sizeof(NodeId) << 12;
-    }
+    NodeId*& page = folder->pages[address >> 16 & 0x3fff];
+    if (!page) page = static_cast<NodeId*>(FromChunk(sizeof(NodeId) << 12));
     NodeId& entry = page[address >> 4 & 0xfff];
     if (!entry) entry = node + 1;
     return entry - 1;
@@ -55,43 +50,46 @@ class AddressMap {
 
   // Forgets everything and gives the memory back.
   void Clear() {
-    used_.reset();
+    for (void* chunk : chunks_) munmap(chunk, kHugePage);
+    chunks_.clear();
+    left_ = 0;
     std::free(top_);
     top_ = nullptr;
     odd_.clear();
-    bytes_ = 0;
   }
 
   // After Clear(): the same addresses anew.
-  void Fill(const std::vector<uint64_t>& addresses) {
+  void Fill(const Array<uint64_t>& addresses) {
     Clear();
     top_ = static_cast<Folder**>(std::calloc(kFolders, sizeof(Folder*)));
     if (!top_) throw std::bad_alloc();
     for (NodeId v = 0; v < addresses.size(); ++v) Insert(addresses[v], v);
   }
 
-  uint64_t bytes() const { return bytes_; }
+  uint64_t bytes() const { return chunks_.size() * kHugePage; }
 
  private:
   struct Folder {
-    std::array<std::unique_ptr<NodeId[]>, 1 << 14> pages;
-    Folder* next;  // all folders, to delete them by
+    std::array<NodeId*, 1 << 14> pages;
   };
-  struct DeleteAll {
-    void operator()(Folder* folder) const {
-      while (folder) {
-        Folder* next = folder->next;
-        delete folder;
-        folder = next;
-      }
+
+  // Zeroed; folders and pages are powers of two that divide a chunk.
+  void* FromChunk(size_t bytes) {
+    if (left_ < bytes) {
+      chunks_.reserve(chunks_.size() + 1);
+      chunks_.push_back(MapHuge(kHugePage));
+      left_ = kHugePage;
     }
-  };
+    left_ -= bytes;
+    return static_cast<char*>(chunks_.back()) + left_;
+  }
+
   static constexpr size_t kFolders = 1 << 17;
 
   Folder** top_;  // 1 MiB, of which only touched pages are in memory
-  std::unique_ptr<Folder, DeleteAll> used_;
+  std::vector<void*> chunks_;
+  size_t left_ = 0;  // in the last of them
   std::unordered_map<uint64_t, NodeId> odd_;
-  uint64_t bytes_ = 0;
 };
 
 }  // namespace lowtide::heap

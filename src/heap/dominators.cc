@@ -43,12 +43,12 @@ namespace {
 
 // Predecessors of every reached node, by preorder number, in compressed rows.
 struct Predecessors {
-  std::vector<uint32_t> first, from;
+  Array<uint32_t> first, from;
 };
 
 // Goes through the edges in the order in which they lie in memory; what they lead to is fetched ahead.
 template <typename Function>
-void ForEachEdge(const ObjectGraph& graph, const std::vector<uint32_t>& number, Function function) {
+void ForEachEdge(const ObjectGraph& graph, const Array<uint32_t>& number, Function function) {
   constexpr uint64_t kAhead = 24;
   const uint64_t edges = graph.to.size();
   for (NodeId node = 0; node < graph.size(); ++node) {
@@ -60,13 +60,13 @@ void ForEachEdge(const ObjectGraph& graph, const std::vector<uint32_t>& number, 
   }
 }
 
-Predecessors Reverse(const ObjectGraph& graph, size_t count, const std::vector<uint32_t>& number) {
+Predecessors Reverse(const ObjectGraph& graph, size_t count, const Array<uint32_t>& number) {
   Predecessors back;
   back.first.assign(count + 2, 0);
   ForEachEdge(graph, number, [&](uint32_t, uint32_t to) { ++back.first[to + 1]; });
   for (size_t i = 1; i < back.first.size(); ++i) back.first[i] += back.first[i - 1];
   back.from.resize(back.first.back());
-  std::vector<uint32_t> at(back.first.begin(), back.first.end() - 1);
+  Array<uint32_t> at(back.first.begin(), back.first.end() - 1);
   ForEachEdge(graph, number, [&](uint32_t from, uint32_t to) { back.from[at[to]++] = from; });
   return back;
 }
@@ -74,19 +74,19 @@ Predecessors Reverse(const ObjectGraph& graph, size_t count, const std::vector<u
 // The link-eval forest of Semi-NCA with path compression, by preorder number.
 class Forest {
  public:
-  explicit Forest(const std::vector<uint32_t>& parent) : ancestor_(parent), label_(parent.size()) {
+  explicit Forest(const Array<uint32_t>& parent) : ancestor_(parent), label_(parent.size()) {
     for (uint32_t v = 0; v < label_.size(); ++v) label_[v] = v;
   }
 
   // The node of least semidominator on the way from v to the last linked node; nodes numbered above `linked`
   // are in.
-  uint32_t Eval(uint32_t v, uint32_t linked, const std::vector<uint32_t>& semi) {
+  uint32_t Eval(uint32_t v, uint32_t linked, const Array<uint32_t>& semi) {
     if (ancestor_[v] > linked) Compress(v, linked, semi);
     return label_[v];
   }
 
  private:
-  void Compress(uint32_t v, uint32_t linked, const std::vector<uint32_t>& semi) {
+  void Compress(uint32_t v, uint32_t linked, const Array<uint32_t>& semi) {
     path_.clear();
     for (; ancestor_[v] > linked; v = ancestor_[v]) path_.push_back(v);
     for (size_t i = path_.size(); i-- > 0;) {
@@ -97,7 +97,8 @@ class Forest {
     }
   }
 
-  std::vector<uint32_t> ancestor_, label_, path_;
+  Array<uint32_t> ancestor_, label_;
+  std::vector<uint32_t> path_;
 };
 
 }  // namespace
@@ -105,7 +106,7 @@ class Forest {
 DominatorTree Reach::Dominators() {
   const uint32_t count = static_cast<uint32_t>(order_.size());
   const Predecessors back = Reverse(graph_, order_.size(), number_);
-  std::vector<uint32_t> semi(count + 1), idom(parent_);
+  Array<uint32_t> semi(count + 1), idom(parent_);
   for (uint32_t v = 0; v <= count; ++v) semi[v] = v;
   Forest forest(parent_);
   std::vector<bool> is_root(count + 1, false);

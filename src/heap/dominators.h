@@ -11,9 +11,9 @@ namespace lowtide::heap {
 // to v passes last; graph.size() stands for "the roots together", kNone for a node that no root reaches.
 // `retained[v]` is what would be freed with v: its own bytes and those of all that it dominates.
 struct DominatorTree {
-  std::vector<NodeId> idom;
-  std::vector<uint64_t> retained;
-  std::vector<NodeId> order;  // the nodes that are reached, parents (in the depth-first tree) before children
+  Array<NodeId> idom;
+  Array<uint64_t> retained;
+  Array<NodeId> order;  // the nodes that are reached, parents (in the depth-first tree) before children
 
   NodeId root() const { return static_cast<NodeId>(idom.size()); }
 };
@@ -36,9 +36,9 @@ class Reach {
   void Visit(NodeId node);
 
   const ObjectGraph& graph_;
-  std::vector<uint32_t> number_;  // 1-based preorder; 0: not reached; the virtual root is 0
-  std::vector<uint32_t> parent_;  // by number
-  std::vector<NodeId> order_;
+  Array<uint32_t> number_;  // 1-based preorder; 0: not reached; the virtual root is 0
+  Array<uint32_t> parent_;  // by number
+  Array<NodeId> order_;
   std::vector<uint32_t> root_numbers_;
   std::vector<std::pair<NodeId, uint64_t>> stack_;
 };

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "heap/array.h"
+
 namespace lowtide::heap {
 
 using NodeId = uint32_t;
@@ -43,11 +45,11 @@ struct Root {
 // to[first[v]] .. to[first[v + 1] - 1]. `slot` is the position of the edge among all that its node refers to,
 // counting what is no node: the same variable has the same slot in two graphs of one process.
 struct ObjectGraph {
-  std::vector<uint64_t> first{0};
-  std::vector<NodeId> to;
-  std::vector<uint16_t> slot;
-  std::vector<uint64_t> bytes;  // the node's own bytes
-  std::vector<Kind> kind;
+  Array<uint64_t> first{0};
+  Array<NodeId> to;
+  Array<uint16_t> slot;
+  Array<uint64_t> bytes;  // the node's own bytes
+  Array<Kind> kind;
   std::vector<Root> roots;
 
   NodeId size() const { return static_cast<NodeId>(bytes.size()); }

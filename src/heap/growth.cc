@@ -32,7 +32,7 @@ bool IsContainer(Kind kind) { return kind == Kind::kSequence || kind == Kind::kM
 
 // Node of `before` that is each node of `after`, and the reverse.
 struct Match {
-  std::vector<NodeId> to_before, to_after;
+  Array<NodeId> to_before, to_after;
 };
 
 bool SameDominator(const Mark& before, NodeId old, const Mark& after, NodeId now) {
@@ -44,8 +44,8 @@ bool SameDominator(const Mark& before, NodeId old, const Mark& after, NodeId now
 }
 
 Match MatchNodes(const Mark& before, const Mark& after) {
-  Match match{std::vector<NodeId>(after.graph->size(), kNone),
-              std::vector<NodeId>(before.graph->size(), kNone)};
+  Match match{Array<NodeId>(after.graph->size(), kNone),
+              Array<NodeId>(before.graph->size(), kNone)};
   for (NodeId v : after.tree->order) {
     const NodeId old = before.map->Find((*after.address)[v]);
     if (old == kNone || (*before.address)[old] != (*after.address)[v]) continue;
@@ -79,7 +79,7 @@ struct Ledger {
 
 // The nearest ancestor on the shortest path that is in both marks, and the slot of it through which the path
 // goes.
-Place PlaceOf(const Mark& mark, const std::vector<NodeId>& partner, NodeId node) {
+Place PlaceOf(const Mark& mark, const Array<NodeId>& partner, NodeId node) {
   NodeId at = node;
   while (true) {
     const NodeId up = mark.paths->parent[at];
@@ -93,7 +93,7 @@ Place PlaceOf(const Mark& mark, const std::vector<NodeId>& partner, NodeId node)
 }
 
 // A node that is new while its dominator is not (or is the roots): the top of what entered.
-bool IsTop(const Mark& mark, const std::vector<NodeId>& partner, NodeId node) {
+bool IsTop(const Mark& mark, const Array<NodeId>& partner, NodeId node) {
   if (partner[node] != kNone) return false;
   const NodeId up = mark.tree->idom[node];
   return up != kNone && (up == mark.tree->root() || partner[up] != kNone);
@@ -179,8 +179,8 @@ std::vector<Growth> CompareMarks(const Mark& before, const Mark& after, int64_t 
 
 std::vector<Amount> Amounts(const Mark& mark, const std::vector<NodeId>& nodes) {
   std::vector<Amount> amounts(nodes.size());
-  std::vector<uint32_t> owner(mark.graph->size(), kNone);
-  std::vector<uint32_t> named(mark.graph->size(), kNone);
+  Array<uint32_t> owner(mark.graph->size(), kNone);
+  Array<uint32_t> named(mark.graph->size(), kNone);
   for (uint32_t i = 0; i < nodes.size(); ++i) named[nodes[i]] = i;
   // An order in which dominators come first: the depth-first preorder is one.
   for (NodeId v : mark.tree->order) {

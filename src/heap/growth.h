@@ -16,10 +16,10 @@ struct Mark {
   const ObjectGraph* graph = nullptr;
   const DominatorTree* tree = nullptr;
   const PathTree* paths = nullptr;
-  const std::vector<uint64_t>* address = nullptr;  // what a node was in memory
+  const Array<uint64_t>* address = nullptr;  // what a node was in memory
   const AddressMap* map = nullptr;                 // and the reverse
-  const std::vector<uint32_t>* type = nullptr;     // equal numbers: the same type, in both marks
-  const std::vector<int16_t>* device =
+  const Array<uint32_t>* type = nullptr;     // equal numbers: the same type, in both marks
+  const Array<int16_t>* device =
       nullptr;  // of kStorage nodes: -1 host, -2 shared memory, otherwise the accelerator's index
 };
 

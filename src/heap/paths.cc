@@ -9,7 +9,7 @@ PathTree ShortestPaths(const ObjectGraph& graph) {
   paths.parent.assign(graph.size(), kNone);
   paths.edge.assign(graph.size(), 0);
   paths.root.assign(graph.size(), kNone);
-  std::vector<NodeId> queue;
+  Array<NodeId> queue;
   queue.reserve(graph.size());
   std::vector<uint32_t> by_lateness(graph.roots.size());
   for (uint32_t i = 0; i < by_lateness.size(); ++i) by_lateness[i] = i;

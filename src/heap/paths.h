@@ -9,9 +9,9 @@ namespace lowtide::heap {
 // The shortest way from the roots to every node, each root counting as `late` steps away; at equal length the
 // earlier root wins.
 struct PathTree {
-  std::vector<NodeId> parent;  // kNone: a root, or not reached
-  std::vector<uint64_t> edge;  // the edge from the parent
-  std::vector<uint32_t> root;  // index into graph.roots; kNone: not reached
+  Array<NodeId> parent;  // kNone: a root, or not reached
+  Array<uint64_t> edge;  // the edge from the parent
+  Array<uint32_t> root;  // index into graph.roots; kNone: not reached
 };
 
 PathTree ShortestPaths(const ObjectGraph& graph);

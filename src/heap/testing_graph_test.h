@@ -76,11 +76,11 @@ class World {
   uint64_t AddressOf(NodeId node) const { return node == kNone ? 0 : addresses_[node]; }
 
  private:
-  std::vector<uint64_t> addresses_, bytes_;
+  Array<uint64_t> addresses_, bytes_;
   std::vector<std::vector<uint64_t>> held_;
-  std::vector<Kind> kinds_;
-  std::vector<uint32_t> types_;
-  std::vector<int16_t> devices_;
+  Array<Kind> kinds_;
+  Array<uint32_t> types_;
+  Array<int16_t> devices_;
   ObjectGraph graph_;
   DominatorTree tree_;
   PathTree paths_;

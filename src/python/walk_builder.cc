@@ -51,8 +51,9 @@ void Builder::Reserve(size_t nodes) {
   c_.graph.kind.reserve(nodes);
   c_.graph.bytes.reserve(nodes);
   c_.graph.first.reserve(nodes + 1);
-  c_.graph.to.reserve(2 * nodes);
-  c_.graph.slot.reserve(2 * nodes);
+  // Address space only, where it is not needed: more edges would mean copying all.
+  c_.graph.to.reserve(4 * nodes);
+  c_.graph.slot.reserve(4 * nodes);
 }
 
 // ---- nodes

@@ -37,11 +37,12 @@ const void* TypeOfNumber(uint32_t number) {
   return number < Numbered().size() ? Numbered()[number] : nullptr;
 }
 
+// Of arrays only what is filled: the rest is address space.
 uint64_t Census::MemoryBytes() const {
-  return graph.first.capacity() * 8 + graph.to.capacity() * 4 + graph.slot.capacity() * 2 +
-         graph.bytes.capacity() * 8 + graph.kind.capacity() + address.capacity() * 8 + type.capacity() * 4 +
-         origin.capacity() + device.capacity() * 2 + tree.idom.capacity() * 4 + tree.retained.capacity() * 8 +
-         tree.order.capacity() * 4 + map.bytes();
+  const auto filled = [](const auto&... arrays) { return ((arrays.size() * sizeof(arrays[0])) + ...); };
+  return filled(graph.first, graph.to, graph.slot, graph.bytes, graph.kind, address, type, origin, device,
+                tree.idom, tree.retained, tree.order) +
+         map.bytes();
 }
 
 uint64_t NativeAddress(const Census& census, NodeId node) {

@@ -68,11 +68,10 @@ struct Census {
   heap::ObjectGraph graph;
   heap::DominatorTree tree;
   heap::AddressMap map;
-  std::vector<uint64_t> address;
-  std::vector<uint32_t>
-      type;  // number of a Python type, code object or native class; the same in all censuses
-  std::vector<Origin> origin;
-  std::vector<int16_t> device;       // of storages; one entry for each node, -1 for the host
+  heap::Array<uint64_t> address;
+  heap::Array<uint32_t> type;  // number of a Python type, code object or native class; the same in all censuses
+  heap::Array<Origin> origin;
+  heap::Array<int16_t> device;       // of storages; one entry for each node, -1 for the host
   std::vector<FrameInfo> frames;     // Root::detail of kFrame and kStack roots
   std::vector<std::string> modules;  // Root::detail of kModule roots
   double build_seconds = 0, dominator_seconds = 0;

@@ -88,7 +88,7 @@ using Histogram = std::unordered_map<uint32_t, std::pair<int64_t, NodeId>>;  // 
 
 std::vector<Histogram> TypesEntered(const Census& census, const std::vector<heap::Growth>& growths) {
   std::vector<Histogram> result(growths.size());
-  std::vector<uint32_t> owner(census.graph.size(), heap::kNone), top(census.graph.size(), heap::kNone);
+  heap::Array<uint32_t> owner(census.graph.size(), heap::kNone), top(census.graph.size(), heap::kNone);
   for (uint32_t i = 0; i < growths.size(); ++i) {
     for (NodeId node : growths[i].entered) top[node] = i;
   }
