@@ -6,12 +6,17 @@
 //   if (report.finite()) optimizer.step();
 //   std::cerr << lowtide::Memory().Text() << "\n";
 //
+//   lowtide::Recorder recorder;                                    // under `lowtide run -- ./train`, or ("folder")
+//   recorder.Step();                                               // `lowtide watch`, `report` and `export` show the program
+//   lowtide::Checkpointer checkpoints("checkpoints", *model, &optimizer);   // torch/checkpoint.h
+//
 // Needs LibTorch 2.0 or newer and C++17. CPU gradients go through the native pass (gradient_scan.h), others through
 // at::_foreach_norm with one transfer.
 #pragma once
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -24,9 +29,12 @@
 #include <unistd.h>
 
 #include "lowtide/gradient_scan.h"
+#include "lowtide/recorder.h"
+#include "lowtide/torch/checkpoint.h"
 
 #if __has_include(<c10/cuda/CUDACachingAllocator.h>) && defined(LOWTIDE_WITH_CUDA)
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
 #define LOWTIDE_HAS_CUDA 1
 #endif
 
@@ -185,5 +193,61 @@ inline MemoryReport Memory(int device = 0) {
 #endif
   return report;
 }
+
+namespace torch_internal {
+
+// Figures of the CUDA devices that were used, in the order of their first use.
+inline int CudaFigures(DeviceFigures* figures, int most) noexcept {
+#if defined(LOWTIDE_HAS_CUDA)
+  try {
+    static DeviceFigures known[record::kMaxDevices];
+    static int used = 0;
+    if (!c10::cuda::CUDACachingAllocator::get()->initialized()) return 0;
+    for (int index = 0; index < c10::cuda::device_count() && used < static_cast<int>(record::kMaxDevices); ++index) {
+      if (std::any_of(known, known + used, [&](const DeviceFigures& one) { return one.index == index; })) continue;
+      const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(index));
+      if (stats.reserved_bytes[0].peak == 0) continue;
+      DeviceFigures& device = known[used++];
+      device.index = index;
+      cudaDeviceProp properties;
+      if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) continue;  // the size stays unknown
+      device.total = static_cast<int64_t>(properties.totalGlobalMem);
+      std::snprintf(device.name, sizeof device.name, "%s", properties.name);
+    }
+    const int count = std::min(used, most);
+    for (int i = 0; i < count; ++i) {
+      const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(known[i].index));
+      known[i].allocated = stats.allocated_bytes[0].current;
+      known[i].reserved = stats.reserved_bytes[0].current;
+      known[i].peak = stats.allocated_bytes[0].peak;
+      figures[i] = known[i];
+    }
+    return count;
+  } catch (...) {
+    return 0;
+  }
+#else
+  (void)figures, (void)most;
+  return 0;
+#endif
+}
+
+inline RecorderOptions WithTorch() noexcept {
+  RecorderOptions options;
+  options.library_version = TORCH_VERSION;
+#if defined(LOWTIDE_HAS_CUDA)
+  options.devices = &CudaFigures;
+#endif
+  return options;
+}
+
+}  // namespace torch_internal
+
+// recorder.h's, with the figures of CUDA devices where LOWTIDE_WITH_CUDA is defined.
+class Recorder : public StepRecorder {
+ public:
+  Recorder() noexcept : StepRecorder(torch_internal::WithTorch()) {}
+  explicit Recorder(const std::string& folder) noexcept : StepRecorder(folder, torch_internal::WithTorch()) {}
+};
 
 }  // namespace lowtide

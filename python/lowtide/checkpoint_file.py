@@ -1,6 +1,6 @@
 """One checkpoint file: staged in memory that was set aside, written in one step, read with every checksum verified.
 
-The layout is safetensors' (any reader of that format opens it); src/checkpoint/format.h says what is added.
+The layout is safetensors' (any reader of that format opens it); include/lowtide/checkpoint/format.h says what is added.
 """
 import ctypes
 import json

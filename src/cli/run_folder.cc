@@ -83,6 +83,7 @@ void AddLosses(const record::Ring& ring, finding::Document& document) {
 void AddBlindSpots(const record::Ring& ring, finding::Document& document) {
   const record::FileHeader& header = ring.header();
   if (header.capabilities & record::kCapAllocCpu || header.torch_version[0] == 0) return;
+  if (header.python_version[0] == 0) return;  // a C++ program's own marks never count them
   document.findings.push_back(ToolFinding(
       "LT904", ring.path(),
       fmt::format("CPU tensor bytes of rank {} were not counted: PyTorch {} has no slot to count at", std::max(header.rank, 0), header.torch_version),

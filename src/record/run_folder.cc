@@ -32,21 +32,6 @@ std::tuple<int, long, long, std::string> SortKey(const std::string& path) {
   return {kind, number, repeat, name};
 }
 
-constexpr std::string_view kShmName = "lowtide-";
-constexpr size_t kHashDigits = 16, kLongestHost = 32;
-
-// This host's name in names of files.
-std::string HostTag() {
-  char name[256] = {};
-  ::gethostname(name, sizeof name - 1);
-  std::string tag = std::string(name).substr(0, kLongestHost);
-  for (char& c : tag) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-';
-    if (!plain) c = '_';
-  }
-  return tag;
-}
-
 bool StillWritten(const std::string& path) {
   try {
     return Ring::Open(path).WriterAlive();
@@ -60,7 +45,7 @@ bool StillWritten(const std::string& path) {
 std::string OtherHostOf(const std::string& target) {
   const std::string name = fs::path(target).filename().string();
   if (!name.starts_with(kShmName)) return {};
-  const size_t host = kShmName.size() + kHashDigits + 1, end = name.rfind('-');
+  const size_t host = std::string_view(kShmName).size() + kShmHashDigits + 1, end = name.rfind('-');
   if (end == std::string::npos || end <= host) return {};
   const std::string tag = name.substr(host, end - host);
   return tag == HostTag() ? std::string() : tag;
@@ -80,14 +65,6 @@ bool BelongsToOtherHosts(const std::string& directory) {
       return false;
     }
   });
-}
-
-std::string ShmPrefix(const std::string& directory) {
-  std::error_code ignored;
-  fs::path full = fs::weakly_canonical(fs::absolute(directory, ignored), ignored);
-  uint64_t hash = 14695981039346656037ull;  // FNV-1a
-  for (unsigned char c : full.string()) hash = (hash ^ c) * 1099511628211ull;
-  return fmt::format("{}{:016x}-{}-", kShmName, hash, HostTag());
 }
 
 std::vector<std::string> ListRings(const std::string& directory) {

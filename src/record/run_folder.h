@@ -5,11 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace lowtide::record {
+#include "lowtide/record/shm_name.h"
 
-// "lowtide-<16 hex digits>-<host>-": how the names of a run folder's files in /dev/shm begin. The folder may be shared by
-// several hosts, whose processes may have the same numbers.
-std::string ShmPrefix(const std::string& directory);
+namespace lowtide::record {
 
 // The host in whose memory a link's target lies, when that is not this one; empty for ours.
 std::string OtherHostOf(const std::string& target);

@@ -1,4 +1,4 @@
-#include "record/place.h"
+#pragma once
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -10,12 +10,39 @@
 #include <cstdio>
 #include <cstring>
 
+#include "lowtide/record/ring_writer.h"
+
 namespace lowtide::record {
-namespace {
+
+// Where a process's ring file lies and what it is called in the run's folder.
+class RingPlace {
+ public:
+  // Gives the ring, so far in private memory, a file: in `shm_directory` (a disk would stall the training) with a
+  // link proc<pid>.ring in `directory`; in `directory` itself when there is no room. The mapping keeps its address.
+  // Returns 0, or the errno of the last attempt: the ring then stays in private memory.
+  int Open(RingWriter* ring, const char* directory, const char* shm_directory, const char* prefix, int pid) noexcept;
+  // Calls it rank<N>.ring (rank<N>.2.ring when that name is taken). Returns 0 or an errno.
+  int NameByRank(int rank) noexcept;
+  bool in_shm() const noexcept { return in_shm_; }
+  bool open() const noexcept { return file_[0] != 0; }
+  const char* file() const noexcept { return file_; }   // where the bytes lie
+  const char* name() const noexcept { return name_; }   // the path in the run's folder
+
+ private:
+  static constexpr size_t kPath = 1024;
+  char directory_[kPath] = {};
+  char file_[kPath] = {};
+  char name_[kPath] = {};
+  bool in_shm_ = false;
+};
+
+// ---- implementation ----
+
+namespace place_internal {
 
 // Room for the file and as much again, so that it is not lowtide that fills the last of it; and no limit on the
 // size of files below it, which would end the process with a signal.
-bool HasRoom(const char* directory, uint64_t bytes) noexcept {
+inline bool HasRoom(const char* directory, uint64_t bytes) noexcept {
   struct statvfs space {};
   if (::statvfs(directory, &space) != 0) return false;
   rlimit limit{};
@@ -25,7 +52,7 @@ bool HasRoom(const char* directory, uint64_t bytes) noexcept {
 
 // A ring in the run's folder that this very process (or one before it with this number here) began: not one of another
 // host, whose processes may have the same numbers.
-bool OfThisHost(const char* path) noexcept {
+inline bool OfThisHost(const char* path) noexcept {
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return false;
   FileHeader head{};
@@ -37,7 +64,7 @@ bool OfThisHost(const char* path) noexcept {
 }
 
 // proc<pid>.ring, or proc<pid>.2.ring ... where another host's process has that name. 0 or an errno.
-int FreeName(char* name, size_t size, const char* directory, const char* file, int pid) noexcept {
+inline int FreeName(char* name, size_t size, const char* directory, const char* file, int pid) noexcept {
   for (int attempt = 1; attempt < 1000; ++attempt) {
     const int length = attempt == 1 ? std::snprintf(name, size, "%s/proc%d.ring", directory, pid)
                                     : std::snprintf(name, size, "%s/proc%d.%d.ring", directory, pid, attempt);
@@ -51,15 +78,15 @@ int FreeName(char* name, size_t size, const char* directory, const char* file, i
   return EEXIST;
 }
 
-}  // namespace
+}  // namespace place_internal
 
-int RingPlace::Open(RingWriter* ring, const char* directory, const char* shm_directory, const char* prefix,
+inline int RingPlace::Open(RingWriter* ring, const char* directory, const char* shm_directory, const char* prefix,
                     int pid) noexcept {
   std::snprintf(directory_, sizeof(directory_), "%s", directory);
   const uint64_t bytes = ring->header()->file_bytes;
   char link[kPath], file[kPath];
   int failure = ENOENT;
-  if (shm_directory[0] != 0 && HasRoom(shm_directory, bytes)) {
+  if (shm_directory[0] != 0 && place_internal::HasRoom(shm_directory, bytes)) {
     if (std::snprintf(file, sizeof(file), "%s/%s%d.ring", shm_directory, prefix, pid) >= static_cast<int>(kPath)) {
       return ENAMETOOLONG;
     }
@@ -68,7 +95,7 @@ int RingPlace::Open(RingWriter* ring, const char* directory, const char* shm_dir
     if (failure == 0) {
       // Between the look for a name and the link another host may take it: then the next name.
       for (int attempt = 0; attempt < 8; ++attempt) {
-        failure = FreeName(link, sizeof link, directory, file, pid);
+        failure = place_internal::FreeName(link, sizeof link, directory, file, pid);
         if (failure == 0 && ::symlink(file, link) == 0) {
           in_shm_ = true;
           std::memcpy(file_, file, sizeof(file_));
@@ -83,8 +110,8 @@ int RingPlace::Open(RingWriter* ring, const char* directory, const char* shm_dir
       return failure;
     }
   }
-  if (!HasRoom(directory, bytes)) return ENOSPC;
-  failure = FreeName(link, sizeof link, directory, "", pid);
+  if (!place_internal::HasRoom(directory, bytes)) return ENOSPC;
+  failure = place_internal::FreeName(link, sizeof link, directory, "", pid);
   if (failure == 0) failure = ring->Materialise(link);
   if (failure != 0) return failure;
   std::memcpy(file_, link, sizeof(file_));
@@ -92,7 +119,7 @@ int RingPlace::Open(RingWriter* ring, const char* directory, const char* shm_dir
   return 0;
 }
 
-int RingPlace::NameByRank(int rank) noexcept {
+inline int RingPlace::NameByRank(int rank) noexcept {
   if (name_[0] == 0) return ENOENT;
   char name[kPath];
   for (int attempt = 1; attempt < 1000; ++attempt) {

@@ -1,4 +1,4 @@
-#include "checkpoint/writer.h"
+#pragma once
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -7,19 +7,51 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <new>
+#include <string>
 #include <thread>
 #include <vector>
 
 namespace lowtide::checkpoint {
-namespace {
 
-constexpr size_t kPage = 4096;
-constexpr size_t kPiece = 4u << 20;  // bytes per write call
+// How a write ended. `error` is 0 or an errno; `stage` is the call that failed ("open", "write", "fdatasync", ...).
+struct WriteResult {
+  int error = 0;
+  const char* stage = "";
+  bool direct = false;  // went past the page cache
+};
 
-size_t RoundUp(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+struct WriteOptions {
+  int threads = 4;      // writes in flight
+  bool direct = true;   // O_DIRECT where the file system takes it
+  bool sync = true;     // fdatasync the file, fsync its folder
+};
 
-int WriteAll(int fd, const char* data, size_t bytes, off_t offset) noexcept {
+// Puts `bytes` at `image` (aligned to 4096, readable up to the next multiple of 4096) into `folder`/`name`, in one step:
+// written to `folder`/`temporary`, made durable, renamed, the folder made durable. On failure the temporary file is
+// removed and an older `name` is as it was. Never throws, takes no lock, and touches no Python object.
+WriteResult WriteFile(const std::string& folder, const std::string& temporary, const std::string& name, const void* image,
+                      size_t bytes, const WriteOptions& options) noexcept;
+
+// fsync of a folder: renames and removals in it are durable after that.
+WriteResult SyncFolder(const std::string& folder) noexcept;
+
+// Memory of whole pages, touched so that nothing is allocated later; huge pages where there are some. nullptr on failure.
+void* AllocateStaging(size_t bytes) noexcept;
+void FreeStaging(void* memory, size_t bytes) noexcept;
+
+// ---- implementation ----
+
+namespace writer_internal {
+
+inline constexpr size_t kPage = 4096;
+inline constexpr size_t kPiece = 4u << 20;  // bytes per write call
+
+inline size_t RoundUp(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+inline int WriteAll(int fd, const char* data, size_t bytes, off_t offset) noexcept {
   while (bytes) {
     const ssize_t put = ::pwrite(fd, data, bytes, offset);
     if (put < 0) {
@@ -35,7 +67,7 @@ int WriteAll(int fd, const char* data, size_t bytes, off_t offset) noexcept {
 }
 
 // Pieces are taken from a counter; the first error stops all.
-int WritePieces(int fd, const char* data, size_t bytes, int threads) noexcept {
+inline int WritePieces(int fd, const char* data, size_t bytes, int threads) noexcept {
   std::atomic<size_t> next{0};
   std::atomic<int> error{0};
   auto work = [&]() noexcept {
@@ -64,7 +96,7 @@ struct Closer {
   }
 };
 
-WriteResult WriteTemporary(const std::string& path, const void* image, size_t bytes, const WriteOptions& options) noexcept {
+inline WriteResult WriteTemporary(const std::string& path, const void* image, size_t bytes, const WriteOptions& options) noexcept {
   WriteResult result;
   const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
   Closer file{options.direct ? ::open(path.c_str(), flags | O_DIRECT, 0666) : -1};
@@ -93,19 +125,19 @@ WriteResult WriteTemporary(const std::string& path, const void* image, size_t by
   return result;
 }
 
-}  // namespace
+}  // namespace writer_internal
 
-WriteResult SyncFolder(const std::string& folder) noexcept {
-  Closer file{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+inline WriteResult SyncFolder(const std::string& folder) noexcept {
+  writer_internal::Closer file{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (file.fd < 0) return {errno, "open folder", false};
   if (::fsync(file.fd) != 0 && errno != EINVAL) return {errno, "fsync folder", false};
   return {};
 }
 
-WriteResult WriteFile(const std::string& folder, const std::string& temporary, const std::string& name, const void* image,
+inline WriteResult WriteFile(const std::string& folder, const std::string& temporary, const std::string& name, const void* image,
                       size_t bytes, const WriteOptions& options) noexcept try {
   const std::string from = folder + "/" + temporary, to = folder + "/" + name;
-  WriteResult result = WriteTemporary(from, image, bytes, options);
+  WriteResult result = writer_internal::WriteTemporary(from, image, bytes, options);
   if (!result.error && ::rename(from.c_str(), to.c_str()) != 0) {
     // A network file system may repeat a rename that succeeded and then report that the source is gone.
     if (errno != ENOENT || ::access(to.c_str(), F_OK) != 0) result.error = errno, result.stage = "rename";
@@ -125,8 +157,8 @@ WriteResult WriteFile(const std::string& folder, const std::string& temporary, c
   return {ENOMEM, "allocate", false};
 }
 
-void* AllocateStaging(size_t bytes) noexcept {
-  const size_t padded = RoundUp(std::max<size_t>(bytes, 1));
+inline void* AllocateStaging(size_t bytes) noexcept {
+  const size_t padded = writer_internal::RoundUp(std::max<size_t>(bytes, 1));
   void* memory = ::mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   ::madvise(memory, padded, MADV_HUGEPAGE);
@@ -138,12 +170,12 @@ void* AllocateStaging(size_t bytes) noexcept {
     return nullptr;
   }
 #endif
-  for (size_t at = 0; at < padded; at += kPage) static_cast<volatile char*>(memory)[at] = 0;
+  for (size_t at = 0; at < padded; at += writer_internal::kPage) static_cast<volatile char*>(memory)[at] = 0;
   return memory;
 }
 
-void FreeStaging(void* memory, size_t bytes) noexcept {
-  if (memory) ::munmap(memory, RoundUp(std::max<size_t>(bytes, 1)));
+inline void FreeStaging(void* memory, size_t bytes) noexcept {
+  if (memory) ::munmap(memory, writer_internal::RoundUp(std::max<size_t>(bytes, 1)));
 }
 
 }  // namespace lowtide::checkpoint

@@ -1,6 +1,8 @@
-#include "base/crc32c.h"
+#pragma once
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #if defined(__x86_64__)
@@ -8,12 +10,22 @@
 #endif
 
 namespace lowtide {
-namespace {
 
-constexpr uint32_t kPolynomial = 0x82F63B78;  // reflected
-constexpr size_t kStream = 1360;              // bytes per stream and round: a multiple of 8, three fit in the L1 cache
+// CRC-32C (Castagnoli, RFC 3720 appendix B.4). `crc` continues an earlier call's result; 0 starts.
+// Three interleaved streams where the processor has the instruction, a table elsewhere. Never throws.
+uint32_t Crc32c(uint32_t crc, const void* data, size_t bytes) noexcept;
 
-constexpr std::array<uint32_t, 256> MakeTable() {
+// Copies and returns the checksum of what was copied, reading `from` once. Long copies go past the cache.
+uint32_t CopyCrc32c(void* to, const void* from, size_t bytes) noexcept;
+
+// ---- implementation ----
+
+namespace crc32c_internal {
+
+inline constexpr uint32_t kPolynomial = 0x82F63B78;  // reflected
+inline constexpr size_t kStream = 1360;              // bytes per stream and round: a multiple of 8, three fit in the L1 cache
+
+inline constexpr std::array<uint32_t, 256> MakeTable() {
   std::array<uint32_t, 256> table{};
   for (uint32_t i = 0; i < 256; ++i) {
     uint32_t value = i;
@@ -22,9 +34,9 @@ constexpr std::array<uint32_t, 256> MakeTable() {
   }
   return table;
 }
-constexpr auto kTable = MakeTable();
+inline constexpr auto kTable = MakeTable();
 
-uint32_t ByTable(uint32_t state, const uint8_t* data, size_t bytes) {
+inline uint32_t ByTable(uint32_t state, const uint8_t* data, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) state = (state >> 8) ^ kTable[(state ^ data[i]) & 255];
   return state;
 }
@@ -55,7 +67,7 @@ struct Skip {
   }
 };
 
-__attribute__((target("sse4.2"))) uint32_t Serial(uint32_t state, const uint8_t* data, size_t bytes) {
+inline __attribute__((target("sse4.2"))) uint32_t Serial(uint32_t state, const uint8_t* data, size_t bytes) {
   uint64_t wide = state;
   for (; bytes >= 8; bytes -= 8, data += 8) {
     uint64_t word;
@@ -67,7 +79,7 @@ __attribute__((target("sse4.2"))) uint32_t Serial(uint32_t state, const uint8_t*
   return state;
 }
 
-__attribute__((target("sse4.2"))) uint32_t Interleaved(uint32_t state, const uint8_t* data, size_t bytes) {
+inline __attribute__((target("sse4.2"))) uint32_t Interleaved(uint32_t state, const uint8_t* data, size_t bytes) {
   static const Skip skip(kStream);
   while (bytes >= 3 * kStream) {
     uint64_t a = state, b = 0, c = 0;
@@ -88,7 +100,7 @@ __attribute__((target("sse4.2"))) uint32_t Interleaved(uint32_t state, const uin
 }
 
 // Whole 64-byte lines to a 64-byte aligned place, past the cache: the copy is not read again soon.
-__attribute__((target("avx"))) void StreamLines(uint8_t* to, const uint8_t* from, size_t lines) {
+inline __attribute__((target("avx"))) void StreamLines(uint8_t* to, const uint8_t* from, size_t lines) {
   for (; lines; --lines, to += 64, from += 64) {
     const __m256 low = _mm256_loadu_ps(reinterpret_cast<const float*>(from));
     const __m256 high = _mm256_loadu_ps(reinterpret_cast<const float*>(from + 32));
@@ -99,7 +111,7 @@ __attribute__((target("avx"))) void StreamLines(uint8_t* to, const uint8_t* from
 }
 #endif
 
-uint32_t Update(uint32_t state, const uint8_t* data, size_t bytes) {
+inline uint32_t Update(uint32_t state, const uint8_t* data, size_t bytes) {
 #if defined(__x86_64__)
   static const bool hardware = __builtin_cpu_supports("sse4.2");
   if (hardware) return Interleaved(state, data, bytes);
@@ -107,7 +119,7 @@ uint32_t Update(uint32_t state, const uint8_t* data, size_t bytes) {
   return ByTable(state, data, bytes);
 }
 
-void Copy(uint8_t* to, const uint8_t* from, size_t bytes) {
+inline void Copy(uint8_t* to, const uint8_t* from, size_t bytes) {
 #if defined(__x86_64__)
   static const bool streams = __builtin_cpu_supports("avx");
   const size_t head = (64 - reinterpret_cast<uintptr_t>(to) % 64) % 64;
@@ -122,21 +134,21 @@ void Copy(uint8_t* to, const uint8_t* from, size_t bytes) {
   std::memcpy(to, from, bytes);
 }
 
-}  // namespace
+}  // namespace crc32c_internal
 
-uint32_t Crc32c(uint32_t crc, const void* data, size_t bytes) noexcept {
-  return ~Update(~crc, static_cast<const uint8_t*>(data), bytes);
+inline uint32_t Crc32c(uint32_t crc, const void* data, size_t bytes) noexcept {
+  return ~crc32c_internal::Update(~crc, static_cast<const uint8_t*>(data), bytes);
 }
 
-uint32_t CopyCrc32c(void* to, const void* from, size_t bytes) noexcept {
+inline uint32_t CopyCrc32c(void* to, const void* from, size_t bytes) noexcept {
   constexpr size_t kPiece = 1 << 17;  // checksummed while in the second-level cache
   auto* out = static_cast<uint8_t*>(to);
   const auto* in = static_cast<const uint8_t*>(from);
   uint32_t state = ~0u;
   while (bytes) {
     const size_t piece = bytes < kPiece ? bytes : kPiece;
-    state = Update(state, in, piece);
-    Copy(out, in, piece);
+    state = crc32c_internal::Update(state, in, piece);
+    crc32c_internal::Copy(out, in, piece);
     out += piece;
     in += piece;
     bytes -= piece;

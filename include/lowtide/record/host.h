@@ -1,4 +1,6 @@
-#include "record/host.h"
+// What the operating system says of processes and of the machine. Every path is below `root`, so that tests can lay
+// out a small tree of their own; "" is the real one. Nothing allocates or throws.
+#pragma once
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -9,17 +11,69 @@
 #include <unistd.h>
 
 #include <cctype>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 
+#include "lowtide/record/ring_format.h"
+
 namespace lowtide::record {
-namespace {
 
-constexpr size_t kPath = 512;
+struct ProcessFigures {
+  int64_t rss_bytes = kAbsent, shared_bytes = kAbsent;  // statm; shared is file-backed and shmem pages
+};
+// /proc/<pid>/statm; pid 0 is this process. About 2 microseconds.
+ProcessFigures ReadStatm(const char* root, int pid) noexcept;
 
-void ProcPath(char (&path)[kPath], const char* root, int pid, const char* file) noexcept {
+struct StatusFigures {
+  int64_t rss_anon_bytes = kAbsent, rss_file_bytes = kAbsent, rss_shmem_bytes = kAbsent, vm_hwm_bytes = kAbsent;
+  int parent_pid = -1;
+  char state = 0;
+};
+// /proc/<pid>/status. About 8 microseconds. False when the process is gone.
+bool ReadStatus(const char* root, int pid, StatusFigures* figures) noexcept;
+
+// Minor page faults of a process so far (stat, field 10); kAbsent when it is gone. smaps is never read: it would
+// hold the process's address space lock for as long as it takes.
+int64_t ReadMinorFaults(const char* root, int pid) noexcept;
+
+// Open descriptors: the size of /proc/<pid>/fd where the kernel tells it (6.2 and later), else counted; -1: unknown.
+int32_t CountDescriptors(const char* root, int pid) noexcept;
+
+// Bytes in use, and all bytes, of the file system below `path`.
+struct SpaceFigures {
+  int64_t used_bytes = kAbsent, total_bytes = kAbsent;
+};
+SpaceFigures ReadSpace(const char* path) noexcept;
+
+struct MemoryLimits {
+  int64_t host_total_bytes = kAbsent, host_available_bytes = kAbsent;  // /proc/meminfo
+  int64_t cgroup_limit_bytes = kAbsent, cgroup_used_bytes = kAbsent;   // the tightest limit above the process
+};
+// Version 2 and version 1 of cgroups, every level up to the root.
+MemoryLimits ReadLimits(const char* root, int pid) noexcept;
+
+// The processes whose parent is `pid`, at most `most` of them; returns how many.
+int ListChildren(const char* root, int pid, int* pids, int most) noexcept;
+
+// C heap in use: mallinfo2's uordblks + hblkhd (glibc 2.33 and later); kAbsent without. Takes every arena's lock and
+// walks the lists of free chunks: callers bound how often.
+int64_t ReadHeap() noexcept;
+bool HeapKnown() noexcept;
+
+int64_t MonotonicNs() noexcept;
+int64_t ThreadCpuNs() noexcept;  // processor time of the calling thread
+int64_t WallNs() noexcept;
+
+// ---- implementation ----
+
+namespace host_internal {
+
+inline constexpr size_t kPath = 512;
+
+inline void ProcPath(char (&path)[kPath], const char* root, int pid, const char* file) noexcept {
   if (pid == 0) {
     std::snprintf(path, kPath, "%s/proc/self/%s", root, file);
   } else {
@@ -44,7 +98,7 @@ ssize_t Slurp(const char* path, char (&text)[N]) noexcept {
 }
 
 // The number of kilobytes in a line "Name:   123 kB", in bytes.
-int64_t Field(const char* text, const char* name) noexcept {
+inline int64_t Field(const char* text, const char* name) noexcept {
   const size_t length = std::strlen(name);
   for (const char* at = std::strstr(text, name); at != nullptr; at = std::strstr(at + 1, name)) {
     if ((at == text || at[-1] == '\n') && at[length] == ':') return std::atoll(at + length + 1) * 1024;
@@ -52,7 +106,7 @@ int64_t Field(const char* text, const char* name) noexcept {
   return kAbsent;
 }
 
-int64_t ReadNumber(const char* path) noexcept {
+inline int64_t ReadNumber(const char* path) noexcept {
   char text[64];
   if (Slurp(path, text) <= 0 || !std::isdigit(static_cast<unsigned char>(text[0]))) return kAbsent;  // "max"
   const unsigned long long value = std::strtoull(text, nullptr, 10);
@@ -60,7 +114,7 @@ int64_t ReadNumber(const char* path) noexcept {
 }
 
 // The tightest limit on the way from a process's group to the root of the hierarchy, and what is used below it.
-void TightestLimit(const char* mount, char* group, const char* limit_file, const char* used_file,
+inline void TightestLimit(const char* mount, char* group, const char* limit_file, const char* used_file,
                    MemoryLimits* limits) noexcept {
   for (;;) {
     char path[2 * kPath];
@@ -78,7 +132,7 @@ void TightestLimit(const char* mount, char* group, const char* limit_file, const
 }
 
 // Lines "hierarchy:controllers:/group": "0::" is version 2, a list with "memory" version 1.
-void ReadCgroups(const char* root, int pid, MemoryLimits* limits) noexcept {
+inline void ReadCgroups(const char* root, int pid, MemoryLimits* limits) noexcept {
   char path[kPath], text[4096], mount[kPath];
   ProcPath(path, root, pid, "cgroup");
   if (Slurp(path, text) <= 0) return;
@@ -106,51 +160,51 @@ using Mallinfo2 = struct mallinfo2_layout {
 using Mallinfo2Function = Mallinfo2 (*)();
 
 // Looked up, not linked: older C libraries do not have it.
-Mallinfo2Function FindMallinfo2() noexcept {
+inline Mallinfo2Function FindMallinfo2() noexcept {
   static const auto function = reinterpret_cast<Mallinfo2Function>(::dlsym(RTLD_DEFAULT, "mallinfo2"));
   return function;
 }
 
-}  // namespace
+}  // namespace host_internal
 
-ProcessFigures ReadStatm(const char* root, int pid) noexcept {
-  char path[kPath], text[128];
-  ProcPath(path, root, pid, "statm");
+inline ProcessFigures ReadStatm(const char* root, int pid) noexcept {
+  char path[host_internal::kPath], text[128];
+  host_internal::ProcPath(path, root, pid, "statm");
   ProcessFigures figures;
   long long size = 0, resident = 0, shared = 0;
-  if (Slurp(path, text) <= 0 || std::sscanf(text, "%lld %lld %lld", &size, &resident, &shared) != 3) return figures;
+  if (host_internal::Slurp(path, text) <= 0 || std::sscanf(text, "%lld %lld %lld", &size, &resident, &shared) != 3) return figures;
   static const long page = ::sysconf(_SC_PAGESIZE);
   figures.rss_bytes = resident * page;
   figures.shared_bytes = shared * page;
   return figures;
 }
 
-bool ReadStatus(const char* root, int pid, StatusFigures* figures) noexcept {
-  char path[kPath], text[4096];
-  ProcPath(path, root, pid, "status");
-  if (Slurp(path, text) <= 0) return false;
-  figures->rss_anon_bytes = Field(text, "RssAnon");
-  figures->rss_file_bytes = Field(text, "RssFile");
-  figures->rss_shmem_bytes = Field(text, "RssShmem");
-  figures->vm_hwm_bytes = Field(text, "VmHWM");
+inline bool ReadStatus(const char* root, int pid, StatusFigures* figures) noexcept {
+  char path[host_internal::kPath], text[4096];
+  host_internal::ProcPath(path, root, pid, "status");
+  if (host_internal::Slurp(path, text) <= 0) return false;
+  figures->rss_anon_bytes = host_internal::Field(text, "RssAnon");
+  figures->rss_file_bytes = host_internal::Field(text, "RssFile");
+  figures->rss_shmem_bytes = host_internal::Field(text, "RssShmem");
+  figures->vm_hwm_bytes = host_internal::Field(text, "VmHWM");
   if (const char* parent = std::strstr(text, "\nPPid:")) figures->parent_pid = std::atoi(parent + 6);
   if (const char* state = std::strstr(text, "\nState:\t")) figures->state = state[8];
   return true;
 }
 
-int64_t ReadMinorFaults(const char* root, int pid) noexcept {
-  char path[kPath], text[1024];
-  ProcPath(path, root, pid, "stat");
-  if (Slurp(path, text) <= 0) return kAbsent;
+inline int64_t ReadMinorFaults(const char* root, int pid) noexcept {
+  char path[host_internal::kPath], text[1024];
+  host_internal::ProcPath(path, root, pid, "stat");
+  if (host_internal::Slurp(path, text) <= 0) return kAbsent;
   const char* rest = std::strrchr(text, ')');  // the name before may hold anything
   unsigned long long faults = 0;
   if (rest == nullptr || std::sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %llu", &faults) != 1) return kAbsent;
   return static_cast<int64_t>(faults);
 }
 
-int32_t CountDescriptors(const char* root, int pid) noexcept {
-  char path[kPath];
-  ProcPath(path, root, pid, "fd");
+inline int32_t CountDescriptors(const char* root, int pid) noexcept {
+  char path[host_internal::kPath];
+  host_internal::ProcPath(path, root, pid, "fd");
   struct stat status {};
   if (::stat(path, &status) != 0) return -1;
   if (status.st_size > 0 && root[0] == 0) return static_cast<int32_t>(status.st_size);
@@ -162,27 +216,27 @@ int32_t CountDescriptors(const char* root, int pid) noexcept {
   return pid == 0 && root[0] == 0 ? count - 1 : count;  // less the one that reads
 }
 
-SpaceFigures ReadSpace(const char* path) noexcept {
+inline SpaceFigures ReadSpace(const char* path) noexcept {
   struct statvfs space {};
   if (::statvfs(path, &space) != 0) return {};
   const auto unit = static_cast<int64_t>(space.f_frsize);
   return {static_cast<int64_t>(space.f_blocks - space.f_bfree) * unit, static_cast<int64_t>(space.f_blocks) * unit};
 }
 
-MemoryLimits ReadLimits(const char* root, int pid) noexcept {
+inline MemoryLimits ReadLimits(const char* root, int pid) noexcept {
   MemoryLimits limits;
-  char path[kPath], text[4096];
+  char path[host_internal::kPath], text[4096];
   std::snprintf(path, sizeof(path), "%s/proc/meminfo", root);
-  if (Slurp(path, text) > 0) {
-    limits.host_total_bytes = Field(text, "MemTotal");
-    limits.host_available_bytes = Field(text, "MemAvailable");
+  if (host_internal::Slurp(path, text) > 0) {
+    limits.host_total_bytes = host_internal::Field(text, "MemTotal");
+    limits.host_available_bytes = host_internal::Field(text, "MemAvailable");
   }
-  ReadCgroups(root, pid, &limits);
+  host_internal::ReadCgroups(root, pid, &limits);
   return limits;
 }
 
-int ListChildren(const char* root, int pid, int* pids, int most) noexcept {
-  char path[kPath];
+inline int ListChildren(const char* root, int pid, int* pids, int most) noexcept {
+  char path[host_internal::kPath];
   std::snprintf(path, sizeof(path), "%s/proc", root);
   DIR* directory = ::opendir(path);
   if (directory == nullptr) return 0;
@@ -197,28 +251,28 @@ int ListChildren(const char* root, int pid, int* pids, int most) noexcept {
   return count;
 }
 
-bool HeapKnown() noexcept { return FindMallinfo2() != nullptr; }
+inline bool HeapKnown() noexcept { return host_internal::FindMallinfo2() != nullptr; }
 
-int64_t ReadHeap() noexcept {
-  const Mallinfo2Function function = FindMallinfo2();
+inline int64_t ReadHeap() noexcept {
+  const host_internal::Mallinfo2Function function = host_internal::FindMallinfo2();
   if (function == nullptr) return kAbsent;
-  const Mallinfo2 info = function();
+  const host_internal::Mallinfo2 info = function();
   return static_cast<int64_t>(info.uordblks + info.hblkhd);
 }
 
-int64_t MonotonicNs() noexcept {
+inline int64_t MonotonicNs() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec * 1'000'000'000 + now.tv_nsec;
 }
 
-int64_t ThreadCpuNs() noexcept {
+inline int64_t ThreadCpuNs() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return now.tv_sec * 1'000'000'000 + now.tv_nsec;
 }
 
-int64_t WallNs() noexcept {
+inline int64_t WallNs() noexcept {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   return now.tv_sec * 1'000'000'000 + now.tv_nsec;
