@@ -186,12 +186,17 @@
         pen.stroke(); pen.setLineDash([]);
       }
       pen.lineWidth = 1;
+      const taken = [];  // right ends of the names in each row: near marks write one below the other
       for (const [at, name, paint] of device.marks) {
         if (at < view.from || at > view.to) continue;
         pen.strokeStyle = pen.fillStyle = css(paint);
         pen.beginPath(); pen.moveTo(X(at), 0); pen.lineTo(X(at), plot); pen.stroke();
         pen.textAlign = X(at) > wide - 120 ? "right" : "left";
-        pen.fillText(name, X(at) + (pen.textAlign === "right" ? -5 : 5), 10);
+        const width = pen.measureText(name).width + 10, left = pen.textAlign === "right" ? X(at) - width : X(at);
+        const free = taken.findIndex(([begin, end]) => left > end || left + width < begin);
+        const row = taken.length === 0 || free >= 0 ? Math.max(free, 0) : Math.min(taken.length, 5);
+        taken[row] = taken[row] ? [Math.min(taken[row][0], left), Math.max(taken[row][1], left + width)] : [left, left + width];
+        pen.fillText(name, X(at) + (pen.textAlign === "right" ? -5 : 5), 10 + 13 * row);
       }
       pen.restore();
     };
