@@ -126,17 +126,22 @@ second = census.second
 def first(step):
     """The first mark of this process's census. A run that ends before the second takes it as it exits."""
     if not _registered:
-        _registered.append(True)
+        _registered.append(getattr(sys.modules.get("__main__"), "__file__", None))
         atexit.register(_last_chance)
     return census.first(step)
 
 
-_registered = []
+_registered = []  # the script's path, once there is a mark
 
 
 def _last_chance():
-    # Variables of functions are gone by now; those of modules are still there.
+    # Variables of functions are gone by now; those of modules are still there, but the interpreter has taken the
+    # script's path from its module, which tells where in the source to look.
+    main = sys.modules.get("__main__")
+    restored = isinstance(_registered[0], str) and main is not None and not hasattr(main, "__file__")
     try:
+        if restored:
+            main.__file__ = _registered[0]
         track = getattr(sys.modules.get("lowtide._bootstrap"), "track", None)
         step = track.figures()["step"] if track is not None else 0
         if census.mark is not None and not census.rows and step - census.step >= _LEAST_STEPS:
@@ -144,6 +149,9 @@ def _last_chance():
             write()
     except BaseException as error:
         error.__traceback__ = None
+    finally:
+        if restored:
+            main.__dict__.pop("__file__", None)
 
 
 def write(directory=None):

@@ -272,7 +272,10 @@ void Builder::ExpandObject(NodeId node) {
   c_.graph.bytes[node] += OwnBytes(object, info);
   if (info.gc) {
     SetWeak(object, info);
-    info.type->tp_traverse(object, VisitTrampoline, this);
+    if (info.special == Special::kDict && c_.graph.kind[node] == Kind::kNamespace)
+      ExpandNamespace(object);
+    else
+      info.type->tp_traverse(object, VisitTrampoline, this);
   }
   switch (info.special) {
     case Special::kArray:
@@ -288,6 +291,16 @@ void Builder::ExpandObject(NodeId node) {
       break;
     default:
       break;
+  }
+}
+
+// Variables have their slots by name: by position, the deletion of one would move all that come after it.
+void Builder::ExpandNamespace(PyObject* dict) {
+  PyObject *name, *value;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &name, &value);) {
+    const Py_hash_t hash = PyUnicode_CheckExact(name) ? PyObject_Hash(name) : at;
+    ordinal_ = static_cast<uint32_t>(static_cast<size_t>(hash) % (kSlotNative - 1));
+    VisitChild(value);
   }
 }
 

@@ -54,6 +54,7 @@ class Builder {
   void Expand(NodeId node);
   void ExpandFrame(NodeId node);
   void ExpandObject(NodeId node);
+  void ExpandNamespace(PyObject* dict);
   void ExpandArray(PyObject* array);
   void AddEdge(NodeId to, uint16_t slot);
   void VisitChild(PyObject* child);
