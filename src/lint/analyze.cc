@@ -14,6 +14,22 @@ ModuleFacts::ModuleFacts(ModuleFacts&&) noexcept = default;
 ModuleFacts& ModuleFacts::operator=(ModuleFacts&&) noexcept = default;
 const std::string& ModuleFacts::path() const { return data_->path; }
 
+namespace {
+
+// The file computes with another framework, whose names are alike (Gluon's backward, Keras' evaluate), and not with torch.
+bool OfOtherFramework(const Module& module) {
+  bool other = false;
+  for (const auto& [name, target] : module.imports()) {
+    std::string_view root = std::string_view(target).substr(0, target.find('.'));
+    if (root.starts_with("torch") || root == "pytorch_lightning" || root == "lightning" || root == "accelerate") return false;
+    other |= root == "mxnet" || root == "tensorflow" || root == "keras" || root == "paddle" || root == "jax" || root == "flax" || root == "mindspore" ||
+             root == "oneflow" || root == "megengine" || root == "jittor" || root == "tinygrad" || root == "mlx";
+  }
+  return other;
+}
+
+}  // namespace
+
 ModuleFacts Analyze(const Source& source) {
   ModuleFacts facts;
   facts.data().path = source.path;
@@ -32,6 +48,7 @@ ModuleFacts Analyze(const Source& source) {
   Flow flow(module);
   Scope scope{module, flow};
   facts.data() = Summarize(module, flow);
+  if (OfOtherFramework(module)) return facts;
   for (int i = 0; i < kRuleCount; ++i) {
     Reporter reporter(scope, static_cast<uint8_t>(i), kRules[i].code, facts.data().pending);
     kRules[i].check(scope, reporter);

@@ -91,6 +91,20 @@ bool IsRankTest(const Module& m, NodeId test) {
   return false;
 }
 
+bool PlainByTest(const Module& m, NodeId expression) {
+  std::string_view text = m.Text(expression);
+  for (NodeId statement = m.Ancestor(expression, {Kind::kIf}); statement; statement = m.Ancestor(statement, {Kind::kIf})) {
+    NodeId test = m.Child(statement, Field::k_condition), body = m.Child(statement, Field::k_consequence);
+    if (!test || m.KindOf(test) != Kind::kCall || m.CalleeName(test) != kA_isinstance) continue;
+    NodeId tested = m.Argument(test, 0), type = m.Argument(test, 1);
+    if (!tested || !type || m.Text(tested) != text) continue;
+    bool tensor = HasHint(m.Text(type), {"Tensor"});
+    bool inside = body && m.Inside(expression, body);
+    if (inside != tensor) return true;
+  }
+  return false;
+}
+
 bool RankGuarded(const Module& m, NodeId id) {
   for (NodeId guard = GuardAround(m, id, 0); guard; guard = GuardAround(m, guard, 0)) {
     if (IsRankTest(m, TestOf(m, guard))) return true;

@@ -7,6 +7,9 @@
 namespace lowtide::lint {
 
 bool InExcept(const Module& m, NodeId id);
+// A test around says that the expression is a number or text: `if isinstance(x, float)`, or the other branch of
+// `if isinstance(x, torch.Tensor)`.
+bool PlainByTest(const Module& m, NodeId expression);
 // An `if` between `id` and `loop` (or the function) that lets only some iterations through: a modulo, a comparison of a
 // counter, a name like log_interval.
 bool Periodic(const Module& m, NodeId id, NodeId loop);

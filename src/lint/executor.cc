@@ -909,9 +909,22 @@ Value Executor::EvalCall(NodeId id) {
     if (no_grad_ > 0 || frozen) return Value{kTensor, 0, 0};
     if (in_file >= 0) {
       Value result = EvalKnownFunction(id, in_file);
-      if (result.flags & (kTensor | kNumber) && !result.attached() && !result.params) return result;
+      const FunctionInfo& info = m_.functions()[in_file];
+      // A module's forward calls layers that are made elsewhere: they may hold parameters, whatever it looks like here.
+      bool forward = (info.name == kA_forward || info.name == kA___call__) && m_.IsNnModule(m_.ClassOf(info.body)) && !flow_.NoGradAt(info.body);
+      bool plain = result.flags & (kTensor | kNumber) && !result.attached() && !result.params;
+      if (plain && (!forward || !(result.flags & kTensor))) return result;
     }
-    return Value{kGrad, 0, 0};
+    Value result{kGrad, 0, 0};
+    // What a class of the project returns, forward() or the method says: maybe a plain number among the tensors.
+    NodeId into = m_.KindOf(m_[id].parent) == Kind::kAssignment ? m_.Child(m_[id].parent, Field::k_left) : 0;
+    bool unpacked = into && (m_.KindOf(into) == Kind::kPatternList || m_.KindOf(into) == Kind::kTuplePattern);
+    if (unpacked && in_file < 0 && function.flags & kInstance && function.dep) result.dep = AddDep(flow_.deps_[function.dep].name, kNoAtom, id, false);
+    if (in_file < 0 && receiver && object.flags & kInstance && object.dep && In(name, {kA_training_step, kA_compute_loss})) {
+      result.dep = AddDep(name, flow_.deps_[object.dep].name, id, false);
+    }
+    if (result.dep) flow_.deps_[result.dep].given = true;
+    return result;
   }
   if (function.flags & kLossFn && in_file < 0) {
     if (no_grad_ > 0) return Value{kTensor, 0, 0};

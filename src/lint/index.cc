@@ -213,6 +213,15 @@ bool CalledNearby(const Query& query, const ModuleFacts::Data& module, const Ind
     if (mine != index.packages.end() && theirs != index.packages.end() && mine->second == theirs->second) return true;
     auto library = index.package_names.find(ref.module);
     if (library != index.package_names.end() && Imports(module, library->second)) return true;  // the library does it
+    // In a folder below this file's own, which it imports from: `from utils.train_utils import train`, `from utils import *`.
+    size_t slash = module.path.rfind('/');
+    std::string_view folder = std::string_view(module.path).substr(0, slash == std::string::npos ? 0 : slash + 1);
+    std::string_view below = ref.module->path;
+    if (below.starts_with(folder)) {
+      below = below.substr(folder.size());
+      size_t end = below.find('/');
+      if (end != std::string_view::npos && Imports(module, HashName(below.substr(0, end)))) return true;
+    }
     // Both imported by the same program.
     for (uint64_t name : {module.stem, ref.module->stem}) {
       uint64_t other = name == module.stem ? ref.module->stem : module.stem;

@@ -95,7 +95,7 @@ class ModuleFacts {
   ModuleFacts& operator=(ModuleFacts&&) noexcept;
 
   const std::string& path() const;
-  // Bytes for a cache, valid for this version of lowtide alone (they begin with it and the rule table's hash).
+  // Bytes for a cache, valid for this version of lowtide alone (they begin with a hash of it and of the checker's sources).
   std::string Serialize() const;
   static std::optional<ModuleFacts> Deserialize(std::string_view bytes);
 

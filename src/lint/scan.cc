@@ -22,6 +22,8 @@ enum Sign : uint16_t {
   kSwitch = 1 << 10,   // autograd switched off ...
   kRuns = 1 << 11,     // ... where something is evaluated
   kWraps = 1 << 12,    // the file wraps a model: every constructor is wanted
+  kDiffers = 1 << 13,  // the file differentiates: what its models return is wanted
+  kForward = 1 << 14,
 };
 
 struct Word {
@@ -30,7 +32,7 @@ struct Word {
 };
 
 constexpr Word kWords[] = {
-    {"backward", kTrains}, {"manual_backward", kTrains}, {"zero_grad", kTrains}, {"no_grad", kSwitch}, {"inference_mode", kSwitch},
+    {"backward", kTrains | kDiffers}, {"forward", kForward}, {"manual_backward", kTrains}, {"zero_grad", kTrains}, {"no_grad", kSwitch}, {"inference_mode", kSwitch},
     {"set_grad_enabled", kSwitch}, {"DataLoader", kTrains}, {"DistributedSampler", kTrains}, {"set_epoch", kTrains}, {"empty_cache", kTrains},
     {"save_for_backward", kTrains}, {"register_forward_hook", kTrains}, {"register_forward_pre_hook", kTrains}, {"register_hook", kTrains},
     {"register_backward_hook", kTrains}, {"register_full_backward_hook", kTrains}, {"DistributedDataParallel", kTrains | kWraps}, {"DDP", kTrains | kWraps},
@@ -302,7 +304,7 @@ bool Interesting(const Chunk& chunk, uint16_t file) {
   constexpr uint32_t kShortSwitch = 30;  // a decorator or context manager of the project's own
   bool small = chunk.range.last_line - chunk.range.first_line <= kShortSwitch;
   return (signs & kTrains) || (signs & kSwitch && (small || signs & kRuns)) || (torch && (signs & kWith)) || (signs & kCopies && file & kAverage) || (signs & kParameters && signs & kAverage) ||
-         (chunk.head_signs & kMember) || (file & kWraps && chunk.head_signs & kInit) || (torch && chunk.loss_named && (signs & kCutsGraph || chunk.range.last_line - chunk.range.first_line <= kShortLoss));
+         (chunk.head_signs & kMember) || (file & kWraps && chunk.head_signs & kInit) || (file & kDiffers && chunk.head_signs & kForward) || (torch && chunk.loss_named && (signs & kCutsGraph || chunk.range.last_line - chunk.range.first_line <= kShortLoss));
 }
 
 // Longer functions are pulled in by what they contain, not by being called.

@@ -3,20 +3,15 @@
 
 #include "finding/version.h"
 #include "lint/facts.h"
+#include "lint_sources.h"
 
 // ModuleFacts as bytes for the cache: a header that ties them to this build, then every field in order. Reading checks
 // each length against what is left, so a cut or foreign file is refused, never followed.
 namespace lowtide::lint {
 namespace {
 
-// Changes whenever the tables change; raise kFormat when a rule's logic or the layout does.
-constexpr uint32_t kFormat = 4;
-
-uint64_t Stamp() {
-  std::string tables = std::string(kVersion) + "#" + std::to_string(kFormat);
-  for (int i = 0; i < kRuleCount; ++i) tables += std::string(kRules[i].code) + kRules[i].name;
-  return HashName(tables);
-}
+// Changes with every source of the checker (rules, flow, layout), of themselves: the build hashes them.
+uint64_t Stamp() { return HashName(std::string(kVersion) + "#" + std::to_string(kSourcesHash)); }
 
 class Writer {
  public:

@@ -78,7 +78,7 @@ class Rule102 {
     if (!MayBeAttached(scope_, value) || flow_.NoGradAt(at)) return;
     NodeId container = Container(receiver);
     Atom path = m_.Path(container);
-    if (!path) return;
+    if (!path || PlainByTest(m_, stored) || PartsDetached(stored)) return;
     if (flow_.Of(container).flags & (kModel | kOptimizer)) return;
     if (value.flags & (kModel | kLossFn | kOptimizer | kLoader) || IsTestFile(m_.path())) return;
     int function = m_.FunctionOf(at);
@@ -161,14 +161,23 @@ class Rule102 {
   }
 
   // `stats["loss"] = loss` on an object whose __setitem__ appends.
+  // `output["loss"] = output["loss"].detach()` before output is stored: its author has thought of it.
+  bool PartsDetached(NodeId stored) const {
+    if (m_.KindOf(stored) != Kind::kIdentifier) return false;
+    for (NodeId id : m_.Nodes(Kind::kAssignment)) {
+      NodeId left = m_.Child(id, Field::k_left), right = m_.Child(id, Field::k_right);
+      if (!left || !right || m_.KindOf(left) != Kind::kSubscript || m_.FunctionOf(id) != m_.FunctionOf(stored)) continue;
+      if (m_.Path(m_.Child(left, Field::k_value)) == m_[stored].atom && m_.FindCall(right, {kA_detach, kA_item})) return true;
+    }
+    return false;
+  }
+
   void JudgeCollector(NodeId id, NodeId left, NodeId right) {
     NodeId base = m_.Child(left, Field::k_value);
     const Value& value = flow_.Of(right);
     std::string_view name = m_.Name(m_.LastName(base));
-    if (!(value.flags & kGrad) || flow_.NoGradAt(id) || flow_.Of(base).flags & kContainer) {
-      if (!HasHint(name, {"stat", "collector", "history", "tracker", "meter"})) return;
-    }
     if (!(value.flags & kGrad) || flow_.NoGradAt(id) || !HasHint(name, {"stat", "collector", "history", "tracker", "meter"})) return;
+    if (HasHint(name, {"state"})) return;  // saved_state: what a layer knows of the steps before, no statistics
     Pending& pending = report_.Add(id, Severity::kWarning,
                                {Quoted(m_, base) + " collects " + Quoted(m_, right) + " with its autograd graph every time it is set",
                Quoted(m_, base) + " 在每次赋值时都收集 " + Quoted(m_, right) + "，连同它的计算图"},

@@ -79,6 +79,8 @@ class Rule106 {
     if (IsFrameworkHook(m_, f)) return;
     NodeId forward = FirstForward(info.body, f);
     if (!forward || WantsGradients(info.body)) return;
+    // Again with gradients, because it failed without; or called by an engine.
+    if (InExcept(m_, forward) || OnlyHandedOver(info.name)) return;
     bool trains = CallsBackward(m_, flow_, info.body) || CallsStep(m_, flow_, info.body);
     if (trains) {
       if (!eval_call || !SharedLoop(eval_call, info.body)) return;
@@ -97,6 +99,19 @@ class Rule106 {
     Report(f, forward, trains);
   }
 
+  // Called only within lambdas: whoever is given those decides, an engine's evaluator mostly.
+  bool OnlyHandedOver(Atom name) const {
+    bool any = false;
+    for (NodeId call : m_.Nodes(Kind::kCall)) {
+      if (m_.CalleeName(call) != name) continue;
+      NodeId up = m_[call].parent;
+      while (up && m_.KindOf(up) != Kind::kLambda && m_.KindOf(up) != Kind::kFunction) up = m_[up].parent;
+      if (!up || m_.KindOf(up) != Kind::kLambda) return false;
+      any = true;
+    }
+    return any;
+  }
+
   // model.train() between eval() and the forward.
   bool FollowedByTrain(NodeId eval_call, NodeId forward) const {
     for (NodeId call : m_.Calls(kA_train)) {
@@ -109,7 +124,8 @@ class Rule106 {
   bool SharedLoop(NodeId eval_call, NodeId body) const {
     NodeId statement = m_.Ancestor(eval_call, {Kind::kIf});
     if (!statement || m_.EnclosingLoop(eval_call)) return false;
-    if (!m_.FindCall(statement, {kA_train})) return false;
+    NodeId train = m_.FindCall(statement, {kA_train}), body_of = m_.Child(statement, Field::k_consequence);
+    if (!train || !body_of || m_.Inside(train, body_of) == m_.Inside(eval_call, body_of)) return false;
     NodeId test = m_.Child(statement, Field::k_condition);
     std::vector<Atom> flags;
     for (NodeId id = test; id < m_[test].last; ++id) {

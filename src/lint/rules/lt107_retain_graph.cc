@@ -6,6 +6,16 @@
 namespace lowtide::lint {
 namespace {
 
+// Where a path is last given a value before `at`.
+NodeId LastAssigned(const Module& m, NodeId body, Atom path, NodeId at) {
+  NodeId last = 0;
+  for (NodeId id : m.Nodes(Kind::kAssignment)) {
+    NodeId left = m.Child(id, Field::k_left);
+    if (m.Inside(id, body) && id < at && left && m.HasPath(left, path)) last = id;
+  }
+  return last;
+}
+
 // Everything `target` is computed from within the function, as paths, through attached assignments before `limit`.
 std::unordered_set<Atom> Sources(const Module& m, const Flow& flow, NodeId body, NodeId target) {
   std::unordered_set<Atom> found;
@@ -15,7 +25,9 @@ std::unordered_set<Atom> Sources(const Module& m, const Flow& flow, NodeId body,
       if (kind != Kind::kIdentifier && kind != Kind::kAttribute && kind != Kind::kSubscript) continue;
       const Value& value = flow.Of(id);
       if (value.flags & (kNumber | kTensor | kModel | kLossFn | kOptimizer)) continue;
-      if (!value.attached() && id != target) continue;
+      // What an unknown function made may hold a graph as well: it is a doubt, and doubts keep quiet here.
+      bool unknown = value.flags == 0 && !value.params && kind == Kind::kIdentifier && LastAssigned(m, body, m[id].atom, target) != 0;
+      if (!value.attached() && id != target && !unknown) continue;
       if (Atom path = m.Path(id)) found.insert(path);
     }
   };
@@ -43,16 +55,6 @@ std::unordered_set<Atom> Sources(const Module& m, const Flow& flow, NodeId body,
   return found;
 }
 
-// Where a path is last given a value before `at`.
-NodeId LastAssigned(const Module& m, NodeId body, Atom path, NodeId at) {
-  NodeId last = 0;
-  for (NodeId id : m.Nodes(Kind::kAssignment)) {
-    NodeId left = m.Child(id, Field::k_left);
-    if (m.Inside(id, body) && id < at && left && m.HasPath(left, path)) last = id;
-  }
-  return last;
-}
-
 }  // namespace
 
 void CheckRetainGraph(const Scope& scope, Reporter& report) {
@@ -73,9 +75,11 @@ void CheckRetainGraph(const Scope& scope, Reporter& report) {
     std::unordered_set<Atom> mine = Sources(m, flow, body, target);
     // A later backward of a loss that was computed already and shares part of the graph needs it.
     bool needed = false;
-    for (NodeId other : m.Calls({kA_backward, kA_manual_backward, kA_grad})) {
+    Atom through = kNoAtom;
+    for (NodeId other : m.Calls({kA_backward, kA_manual_backward, kA_grad, kA_step})) {
       if (other == backward || !m.Inside(other, body) || other < backward) continue;
-      NodeId second = m.CalleeName(other) == kA_grad ? m.Argument(other, 0) : BackwardTarget(m, other);
+      bool takes = m.CalleeName(other) == kA_grad || m.CalleeName(other) == kA_step;  // optim.step(loss) differentiates
+      NodeId second = takes ? m.Argument(other, 0) : BackwardTarget(m, other);
       if (!second) continue;
       Atom path = m.Path(second);
       // In the other branch of an `if`, only one of the two runs.
@@ -83,10 +87,15 @@ void CheckRetainGraph(const Scope& scope, Reporter& report) {
       if (branch && m.Inside(other, branch) && m.Ancestor(other, {Kind::kElse, Kind::kElif}) && !m.Inside(backward, m.Ancestor(other, {Kind::kElse, Kind::kElif}))) continue;
       NodeId made = path ? LastAssigned(m, body, path, other) : 0;
       std::unordered_set<Atom> theirs = Sources(m, flow, body, second);
-      bool shares = path && path == m.Path(target) && made < backward;
+      bool shares = path && (path == m.Path(target) || mine.count(path)) && made < backward;
       if (made < backward || !path) {
         for (Atom source : theirs) shares |= mine.count(source) && source != path;
         shares |= theirs.empty() || !path;
+      }
+      // Computed after this backward, from something that was there before it: the graph behind that is walked twice.
+      for (Atom source : theirs) {
+        NodeId since = mine.count(source) && source != path ? LastAssigned(m, body, source, other) : 0;
+        if (since != 0 && since < backward && (!loop || m.Inside(since, loop)) && source < 0x80000000u) through = through ? through : source;
       }
       needed |= shares;
     }
@@ -114,6 +123,15 @@ void CheckRetainGraph(const Scope& scope, Reporter& report) {
     }
     // State carried from step to step (an RNN's hidden state) keeps the old graph alive on purpose or by mistake.
     if (needed) continue;
+    if (through) {
+      std::string shared(m.Name(through)), what = Quoted(m, target);
+      report.Add(backward, Severity::kWarning,
+                 {"retain_graph=True keeps the whole graph after " + what + ".backward() because `" + shared + "` goes into another backward of the same step",
+                  "retain_graph=True 使整个计算图在 " + what + ".backward() 之后继续保留，因为 `" + shared + "` 在同一步中还参与另一次 backward"},
+                 {"detach `" + shared + "` where its gradient is not wanted, or add the losses and call backward() once",
+                  "在不需要梯度的地方对 `" + shared + "` 调用 detach()，或把损失相加后只调用一次 backward()"});
+      continue;
+    }
     Pending& pending = report.Add(backward, Severity::kWarning,
                                   {"retain_graph=True keeps the whole graph after " + Quoted(m, target) +
                                       ".backward(), and no later backward in this step needs it",

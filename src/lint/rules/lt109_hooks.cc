@@ -98,6 +98,14 @@ class Rule109 {
     return false;
   }
 
+  // In a method that no rule asks for, and which is not parsed: the text tells.
+  bool EmptiedElsewhere(NodeId holder) const {
+    std::string name(m_.Name(m_.LastName(holder)));
+    size_t first = m_.text().find(name + " = []");
+    return m_.text().find("del self." + name) != std::string_view::npos || m_.text().find(name + ".clear()") != std::string_view::npos ||
+           (first != std::string_view::npos && m_.text().find(name + " = []", first + 1) != std::string_view::npos);
+  }
+
   bool HandleRemoved() const { return !m_.Calls(kA_remove).empty(); }
 
   void CheckStores(NodeId call, NodeId hook) {
@@ -115,6 +123,14 @@ class Rule109 {
       Atom root = m_.RootName(holder);
       bool is_module = parameters.size() >= 2 && m_.KindOf(stored) == Kind::kIdentifier && HasHint(m_.Text(stored), {"module", "layer"});
       if (is_module || !root || IsTestFile(m_.path())) continue;
+      if (EmptiedElsewhere(holder)) {
+        report_.Add(id, Severity::kNote,
+                    {"this hook appends " + Quoted(m_, stored) + " to " + Quoted(m_, holder) + " with its graph: all of it stays until the list is emptied",
+                     "这个钩子把 " + Quoted(m_, stored) + " 连同计算图追加到 " + Quoted(m_, holder) + "：在列表清空之前全部留在内存中"},
+                    {"store .detach() unless the graph is wanted, and empty the list every step",
+                     "除非需要计算图，否则存入 .detach() 的结果，并在每一步清空列表"});
+        continue;
+      }
       report_.Add(id, Severity::kWarning,
                   {"this hook appends " + Quoted(m_, stored) + " to " + Quoted(m_, holder) + " on every call, graph and all, and nothing empties it",
                "这个钩子每次调用都把 " + Quoted(m_, stored) + " 连同计算图追加到 " + Quoted(m_, holder) + "，而且从不清空"},

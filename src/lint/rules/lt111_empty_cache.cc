@@ -2,6 +2,25 @@
 
 // LT111: empty_cache() in every step.
 namespace lowtide::lint {
+namespace {
+
+// `del model` before it in the same block: a loop over models or settings, in each of which something is trained.
+bool ModelDropped(const Module& m, const Flow& flow, NodeId call) {
+  NodeId statement = m.Statement(call);
+  for (NodeId before = m.First(m[statement].parent); before && before < statement; before = m.Next(before)) {
+    if (m.KindOf(before) != Kind::kDelete) continue;
+    for (NodeId id = before; id < m[before].last; ++id) {
+      if (m.KindOf(id) != Kind::kIdentifier) continue;
+      if (flow.Of(id).flags & (kModel | kOptimizer)) return true;
+      for (NodeId use : m.Calls({kA_parameters, kA_zero_grad})) {
+        if (m.Path(m.Receiver(use)) == m[id].atom) return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace
 
 void CheckEmptyCache(const Scope& scope, Reporter& report) {
   const Module& m = scope.module;
@@ -17,7 +36,7 @@ void CheckEmptyCache(const Scope& scope, Reporter& report) {
     }
     bool step = !loop && IsStepFunction(m, flow, function) && m.functions()[function].name == kA_training_step;
     if (!training && !step) continue;
-    if (Periodic(m, call, training)) continue;
+    if (Periodic(m, call, training) || ModelDropped(m, flow, call)) continue;
     Pending& pending = report.Add(call, Severity::kWarning,
                {"empty_cache() in every step frees nothing that is referenced: it waits for the GPU and makes the next allocations slow",
                "每一步调用 empty_cache() 释放不了仍被引用的内存：它要等待 GPU，并使随后的分配变慢"},

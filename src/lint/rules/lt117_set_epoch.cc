@@ -23,7 +23,7 @@ void CheckSetEpoch(const Scope& scope, Reporter& report) {
     NodeId around = m.EnclosingLoop(call);  // for sample in config["test_dataset"]
     if (around && m.KindOf(around) == Kind::kFor && EvaluationName(m.Text(m.Child(around, Field::k_right)))) continue;
     if (EvaluationName(name) || IsTestFile(m.path())) continue;
-    bool trains = m.Has(kA_epoch) || m.Has(kA_epochs) || m.Has(kA_backward) || m.Has(kA_num_epochs) || HasHint(m.Text(dataset), {"train"}) || HasHint(name, {"train"});
+    bool trains = m.Has(kA_epoch) || m.Has(kA_epochs) || m.Has(kA_backward) || m.Has(kA_num_epochs) || HasHint(name, {"train"}) || (HasHint(m.Text(dataset), {"train"}) && !m.Contains(0, {kA_no_grad, kA_inference_mode}));
     if (!trains) continue;
     if (NodeId keyword = m.Ancestor(call, {Kind::kCall}); keyword && m.Contains(keyword, {kA_Trainer, kA_trainer})) continue;
     bool lightning = false;

@@ -48,7 +48,7 @@ class Rule118 {
         continue;
       }
       NodeId receiver = m_.Receiver(later);
-      if (wrapped && receiver && m_.Path(receiver) == wrapped && !ReassignedBetween(wrapped, call, later)) {
+      if (wrapped && receiver && m_.Path(receiver) == wrapped && !ReassignedBetween(wrapped, call, later) && !TrainedBetween(call, later)) {
         return Report(call, {"the wrapped model is moved at line " + Line(later) + ": DDP has bound its buckets to the old device",
                "包装后的模型在第 " + Line(later) + " 行被移动：DDP 的桶已绑定到旧设备"}, {"move the model to its device, then wrap",
                "先把模型移到设备上，再包装"});
@@ -94,6 +94,15 @@ class Rule118 {
                 {"call torch.cuda.set_device(local_rank) before the first CUDA call",
                "在第一次 CUDA 调用之前执行 torch.cuda.set_device(local_rank)"});
     pending.Needs({Ask::kNoProjectCall, true, 255, 0, HashName("set_device"), 0});
+  }
+
+  // After training, on the way to the test: it comes to the device where it is.
+  bool TrainedBetween(NodeId call, NodeId later) const {
+    for (NodeId id = m_[call].last; id < later; ++id) {
+      bool loop = m_.KindOf(id) == Kind::kFor || m_.KindOf(id) == Kind::kWhile;
+      if (loop && m_[id].last <= later && IsTrainingLoop(m_, scope_.flow, id)) return true;
+    }
+    return false;
   }
 
   bool ReassignedBetween(Atom path, NodeId call, NodeId later) const {

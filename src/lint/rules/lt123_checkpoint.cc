@@ -70,7 +70,7 @@ void CheckCheckpointKeys(const Scope& scope, Reporter& report) {
     if (!m.Has(kA_optimizer) && !m.Has(kA_optim)) continue;
     // Saved apart, into a file of its own.
     bool apart = false;
-    for (NodeId other : m.Calls(kA_save)) apart |= other != call && m.Argument(other, 0) && HasHint(m.Text(m.Argument(other, 0)), {"optim"});
+    for (NodeId other : m.Calls(kA_save)) apart |= other != call && HasHint(m.Text(m.Child(other, Field::k_arguments)), {"optim"});
     if (apart) continue;
     report.Add(call, Severity::kWarning,
                {std::string("this checkpoint says where training stood, but leaves out the optimizer's state") +

@@ -10,7 +10,8 @@ void CheckCycle(const Scope& scope, Reporter& report) {
     NodeId items = m.Argument(call, 0);
     if (!items || IsTestFile(m.path())) continue;
     const Value& value = scope.flow.Of(items);
-    bool loader = value.flags & kLoader || (m.KindOf(items) == Kind::kCall && m.Name(m.CalleeName(items)).ends_with("DataLoader")) ||
+    bool named_batches = m.LastName(items) && HasHint(m.Name(m.LastName(items)), {"batch"});  // a list of them, as likely
+    bool loader = (value.flags & kLoader && !named_batches) || (m.KindOf(items) == Kind::kCall && m.Name(m.CalleeName(items)).ends_with("DataLoader")) ||
                   (m.LastName(items) && HasHint(m.Name(m.LastName(items)), {"loader"}));
     if (!loader) continue;
     report.Add(call, Severity::kWarning,

@@ -3,6 +3,15 @@
 // LT132: figures that pyplot is never told to close: it keeps every one.
 namespace lowtide::lint {
 
+// A whole training is over when the figure is drawn: one per run, not per step.
+static bool TrainsBefore(const Module& m, const Flow& flow, NodeId body, NodeId call) {
+  for (NodeId loop = body; loop < call; ++loop) {
+    bool loops = m.KindOf(loop) == Kind::kFor || m.KindOf(loop) == Kind::kWhile;
+    if (loops && m[loop].last <= call && IsTrainingLoop(m, flow, loop)) return true;
+  }
+  return false;
+}
+
 void CheckFigures(const Scope& scope, Reporter& report) {
   const Module& m = scope.module;
   const Flow& flow = scope.flow;
@@ -13,6 +22,7 @@ void CheckFigures(const Scope& scope, Reporter& report) {
     if (NodeId number = m.Argument(call, 0, kA_num); number && m.CalleeName(call) == kA_figure && m.KindOf(number) != Kind::kTuple) continue;  // one by number
     NodeId loop = TrainingLoop(m, flow, call);
     int function = m.FunctionOf(call);
+    if (!loop && m.EnclosingLoop(call) == 0 && function > 0 && TrainsBefore(m, flow, m.functions()[function].body, call)) continue;
     for (NodeId other : m.Nodes(Kind::kCall)) {
       if (loop || function <= 0 || flow.ResolveCall(other) != function || m.FunctionOf(other) == function) continue;
       loop = TrainingLoop(m, flow, other);

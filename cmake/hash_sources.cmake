@@ -1,0 +1,12 @@
+# -DOUT=header -DDIR=folder: one number that changes with the sources of a folder, tests aside.
+file(GLOB_RECURSE sources ${DIR}/*.cc ${DIR}/*.h ${DIR}/*.inc)
+list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+list(SORT sources)
+set(all "")
+foreach(source ${sources})
+  file(SHA256 ${source} one)
+  string(APPEND all ${one})
+endforeach()
+string(SHA256 all "${all}")
+string(SUBSTRING ${all} 0 16 all)
+file(WRITE ${OUT} "// Generated. Do not edit.\n#pragma once\n#include <cstdint>\nnamespace lowtide::lint {\ninline constexpr uint64_t kSourcesHash = 0x${all}u;\n}\n")
