@@ -1,8 +1,8 @@
 """Cost of a census, as ratios measured in this run. usage: holders.py [OBJECTS ...]   (default 100000 1000000 5000000)
 
-For each number of objects: the census and the comparison against one gc.collect(); against objgraph (one chain from each
-of 50 suspects) and guppy3 (paths and dominated sizes) where these are installed; the pause; bytes kept per object.
-Processor seconds of this thread, the least of three.
+For each number of objects: the census (walk and dominators) and the comparison with a second one against one
+gc.collect(); against objgraph (one chain from each of 50 suspects) and guppy3 (paths and dominated sizes) where these are
+installed; the pauses; bytes kept per object. Processor seconds of this thread unless said otherwise, the least of three.
 """
 import gc
 import sys
@@ -45,18 +45,42 @@ def against_objgraph(shelf, census):
     return f"objgraph {one * SUSPECTS / census:.0f}x for {SUSPECTS} suspects ({one:.2f} s for one)"
 
 
-def against_guppy(census):
+def against_guppy(shelf, census):
+    """The suspects as one set (their paths, the first ten of them written, and one size for all of them together), and
+    one by one, as the census answers it: a path and a size to each (measured on one)."""
     try:
         from guppy import hpy
     except ImportError:
         return "guppy3 is not installed"
     heap = hpy()
 
-    def paths_and_sizes():
+    def together():
         found = heap.heap() & heap.Type(Suspect)
         return found.domisize, str(found.shpaths)
 
-    return f"guppy3 {seconds(paths_and_sizes, rounds=1) / census:.0f}x"
+    def alone():
+        one = heap.iso(shelf[0]["row"][-1])
+        return one.domisize, str(one.shpaths)
+
+    one = seconds(alone, rounds=1)
+    return (f"guppy3 {seconds(together, rounds=1) / census:.0f}x for one set of all, {one * SUSPECTS / census:.0f}x for "
+            f"{SUSPECTS} suspects ({one:.2f} s for one)")
+
+
+def full_census():
+    heap = _walk.take()
+    heap.settle()
+    return heap
+
+
+def pause(function):
+    """Seconds by the clock, the least of three."""
+    taken = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        function()
+        taken.append(time.perf_counter() - begun)
+    return min(taken)
 
 
 def measure(count):
@@ -64,18 +88,16 @@ def measure(count):
     gc.collect()
     collected = seconds(gc.collect)
     marks = []
-    census = seconds(lambda: marks.append(_walk.take()))
+    census = seconds(lambda: marks.append(full_census()))
     info = marks[-1].info()
     del marks[:-1]
-    begun = time.perf_counter()
     compared = seconds(lambda: _walk.compare(marks[0], 1, 64), rounds=2)
-    pause = (time.perf_counter() - begun) / 2
-    print(f"{info['objects']:>8} objects: gc.collect {collected:.3f} s; census {census / collected:.2f}x (walk "
-          f"{info['build_seconds']:.3f} s, dominators {info['dominator_seconds']:.3f} s by the clock); comparison "
-          f"{compared / collected:.2f}x; pause {pause:.3f} s; {info['memory_bytes'] / info['objects']:.0f} bytes kept per "
-          f"object", flush=True)
+    print(f"{info['objects']:>8} objects: gc.collect {collected:.3f} s; census {census / collected:.2f}x; comparison with "
+          f"another {compared / collected:.2f}x; pauses by the clock: gc.collect {pause(gc.collect):.3f} s, first mark "
+          f"{pause(_walk.take):.3f} s, second {pause(lambda: _walk.compare(_walk.take(), 1, 64)) - pause(_walk.take):.3f} "
+          f"s; {info['memory_bytes'] / info['objects']:.0f} bytes kept per object", flush=True)
     if count <= 1_000_000:
-        print("         " + against_objgraph(shelf, census) + "; " + against_guppy(census), flush=True)
+        print("         " + against_objgraph(shelf, census) + "; " + against_guppy(shelf, census), flush=True)
 
 
 def main():

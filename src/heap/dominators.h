@@ -27,6 +27,7 @@ class Reach {
   void AddRoot(NodeId node);
   bool Reached(NodeId node) const { return number_[node] != 0; }
   size_t Count() const { return order_.size(); }
+  size_t Bytes() const { return sizeof(uint32_t) * (number_.size() + parent_.size() + order_.size()); }
 
   // Semi-NCA (Georgiadis: "Linear-Time Algorithms for Dominators and Related Problems", 2005). Ends this
   // object.

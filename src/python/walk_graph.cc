@@ -42,7 +42,7 @@ uint64_t Census::MemoryBytes() const {
   const auto filled = [](const auto&... arrays) { return ((arrays.size() * sizeof(arrays[0])) + ...); };
   return filled(graph.first, graph.to, graph.slot, graph.bytes, graph.kind, address, type, origin, device,
                 tree.idom, tree.retained, tree.order) +
-         map.bytes();
+         (reach ? reach->Bytes() : 0) + map.bytes();
 }
 
 uint64_t NativeAddress(const Census& census, NodeId node) {
@@ -116,7 +116,8 @@ void BuildCensus(Census* census, bool scoped) {
 
   const auto then = std::chrono::steady_clock::now();
   heap::ObjectGraph& graph = census->graph;
-  heap::Reach reach(graph);
+  census->reach = std::make_unique<heap::Reach>(graph);
+  heap::Reach& reach = *census->reach;
   for (const heap::Root& root : graph.roots) reach.AddRoot(root.node);
   const auto also = [&](NodeId node, heap::RootKind kind, uint32_t detail) {
     if (reach.Reached(node)) return;
@@ -128,8 +129,15 @@ void BuildCensus(Census* census, bool scoped) {
   for (NodeId node : ForeignHeld(*census, reach)) also(node, heap::RootKind::kForeign, 0);
   const auto reached = [&](NodeId node) { return reach.Reached(node); };
   for (NodeId node : heap::IslandEntries(graph, reached)) also(node, heap::RootKind::kIsland, 0);
-  census->tree = reach.Dominators();
   census->dominator_seconds = Seconds(then);
+}
+
+void FindDominators(Census* census) {
+  if (!census->reach) return;
+  const auto start = std::chrono::steady_clock::now();
+  census->tree = census->reach->Dominators();
+  census->reach.reset();
+  census->dominator_seconds += Seconds(start);
 }
 
 }  // namespace lowtide::walk

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,7 @@ struct Census {
   heap::Array<int16_t> device;       // of storages; one entry for each node, -1 for the host
   std::vector<FrameInfo> frames;     // Root::detail of kFrame and kStack roots
   std::vector<std::string> modules;  // Root::detail of kModule roots
+  std::unique_ptr<heap::Reach> reach;  // what `tree` will be made of
   double build_seconds = 0, dominator_seconds = 0;
   size_t gc_objects = 0;
 
@@ -88,10 +90,13 @@ const void* TypeOfNumber(uint32_t number);
 extern TorchLayout g_layout;
 NativeReader& Reader();
 
-// Walks the process and finds dominators. Needs the GIL; makes no Python object that the collector tracks,
+// Walks the process and finds what reaches what. Needs the GIL; makes no Python object that the collector tracks,
 // changes no reference count, and must be called with the collector off. `scoped`: only what running
 // functions and the user's own modules reach, which is a small part of a process that has imported PyTorch.
 void BuildCensus(Census* census, bool scoped);
+
+// Fills in the tree of a census, once. Reads nothing but the census, which no other thread may use meanwhile.
+void FindDominators(Census* census);
 
 // Of the nodes that nothing reaches so far, those with more references than the walk found: C or C++ code
 // holds them.

@@ -7,6 +7,9 @@
 #include <memory>
 #include <new>
 
+#include "heap/beside.h"
+#include "heap/paths.h"
+
 namespace lowtide::walk {
 namespace {
 
@@ -27,10 +30,19 @@ PyObject* HeapInfo(PyObject* self, PyObject*) {
   const Census& c = *reinterpret_cast<HeapObject*>(self)->census;
   return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n,s:d,s:d}", "objects", static_cast<Py_ssize_t>(c.graph.size()),
                        "gc_objects", static_cast<Py_ssize_t>(c.gc_objects), "reached",
-                       static_cast<Py_ssize_t>(c.tree.order.size()), "references",
+                       static_cast<Py_ssize_t>(c.reach ? c.reach->Count() : c.tree.order.size()), "references",
                        static_cast<Py_ssize_t>(c.graph.to.size()), "memory_bytes",
                        static_cast<Py_ssize_t>(c.MemoryBytes()), "build_seconds", c.build_seconds,
                        "dominator_seconds", c.dominator_seconds);
+}
+
+PyObject* HeapSettle(PyObject* self, PyObject*) {
+  try {
+    FindDominators(reinterpret_cast<HeapObject*>(self)->census);
+  } catch (const std::bad_alloc&) {
+    return PyErr_NoMemory();
+  }
+  Py_RETURN_NONE;
 }
 
 // Turns the collector off for as long as a census takes, and back to what it was.
@@ -86,11 +98,17 @@ PyObject* Compare(PyObject*, PyObject* args) {
   if (const char* why = LtUnsupported()) return PyErr_Format(PyExc_RuntimeError, "%s", why);
   return Guarded([&]() -> PyObject* {
     CollectorOff off;
+    Census& old = *reinterpret_cast<HeapObject*>(before)->census;
+    heap::PathTree paths;
+    heap::Beside prepared([&old, &paths] {
+      FindDominators(&old);
+      old.map.Fill(old.address);
+      paths = heap::ShortestPaths(old.graph);
+    });
     auto census = std::make_unique<Census>();
     BuildCensus(census.get(), scoped);
-    Census& old = *reinterpret_cast<HeapObject*>(before)->census;
-    old.map.Fill(old.address);
-    PyObject* rows = CompareRows(old, *census, least, static_cast<size_t>(most));
+    prepared.Wait();
+    PyObject* rows = CompareRows(old, paths, census.get(), least, static_cast<size_t>(most));
     old.map.Clear();
     census->map.Clear();
     if (!rows) return nullptr;
@@ -140,6 +158,8 @@ PyObject* HeapInUse(PyObject*, PyObject*) {
 }
 
 PyMethodDef kHeapMethods[] = {{"info", HeapInfo, METH_NOARGS, "Counts, bytes and seconds of this census."},
+                              {"settle", HeapSettle, METH_NOARGS,
+                               "Finds dominators now rather than when this census is compared with."},
                               {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot kHeapSlots[] = {

@@ -2,6 +2,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "heap/beside.h"
 #include "heap/growth.h"
 #include "heap/paths.h"
 #include "python/walk_label.h"
@@ -173,9 +174,13 @@ PyObject* GrowthRow(const Census& after, const heap::PathTree& paths, const heap
 
 }  // namespace
 
-PyObject* CompareRows(const Census& before, const Census& after, int64_t least_bytes, size_t most) {
-  const heap::PathTree old_paths = heap::ShortestPaths(before.graph),
-                       paths = heap::ShortestPaths(after.graph);
+PyObject* CompareRows(const Census& before, const heap::PathTree& old_paths, Census* now, int64_t least_bytes,
+                      size_t most) {
+  const Census& after = *now;
+  heap::PathTree paths;
+  heap::Beside search([&] { paths = heap::ShortestPaths(after.graph); });
+  FindDominators(now);
+  search.Wait();
   const heap::Mark old_mark = MarkOf(before, old_paths), mark = MarkOf(after, paths);
   std::vector<heap::Growth> growths = heap::CompareMarks(old_mark, mark, least_bytes);
   if (growths.size() > most) growths.resize(most);
