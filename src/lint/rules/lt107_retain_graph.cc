@@ -16,8 +16,9 @@ NodeId LastAssigned(const Module& m, NodeId body, Atom path, NodeId at) {
   return last;
 }
 
-// Everything `target` is computed from within the function, as paths, through attached assignments before `limit`.
-std::unordered_set<Atom> Sources(const Module& m, const Flow& flow, NodeId body, NodeId target) {
+// Everything `target` is computed from within the function, as paths, through attached assignments. With `doubts` also
+// what an unknown function made: it may hold a graph as well.
+std::unordered_set<Atom> Sources(const Module& m, const Flow& flow, NodeId body, NodeId target, bool doubts) {
   std::unordered_set<Atom> found;
   auto add = [&](NodeId outer) {
     for (NodeId id = outer; id < m[outer].last; ++id) {
@@ -25,8 +26,7 @@ std::unordered_set<Atom> Sources(const Module& m, const Flow& flow, NodeId body,
       if (kind != Kind::kIdentifier && kind != Kind::kAttribute && kind != Kind::kSubscript) continue;
       const Value& value = flow.Of(id);
       if (value.flags & (kNumber | kTensor | kModel | kLossFn | kOptimizer)) continue;
-      // What an unknown function made may hold a graph as well: it is a doubt, and doubts keep quiet here.
-      bool unknown = value.flags == 0 && !value.params && kind == Kind::kIdentifier && LastAssigned(m, body, m[id].atom, target) != 0;
+      bool unknown = doubts && value.flags == 0 && !value.params && kind == Kind::kIdentifier && LastAssigned(m, body, m[id].atom, target) != 0;
       if (!value.attached() && id != target && !unknown) continue;
       if (Atom path = m.Path(id)) found.insert(path);
     }
@@ -72,7 +72,7 @@ void CheckRetainGraph(const Scope& scope, Reporter& report) {
     if (IsTestFile(m.path())) continue;
     NodeId target = BackwardTarget(m, backward);
     if (!target) continue;
-    std::unordered_set<Atom> mine = Sources(m, flow, body, target);
+    std::unordered_set<Atom> mine = Sources(m, flow, body, target, true);
     // A later backward of a loss that was computed already and shares part of the graph needs it.
     bool needed = false;
     Atom through = kNoAtom;
@@ -86,7 +86,7 @@ void CheckRetainGraph(const Scope& scope, Reporter& report) {
       NodeId branch = m.Ancestor(backward, {Kind::kIf});
       if (branch && m.Inside(other, branch) && m.Ancestor(other, {Kind::kElse, Kind::kElif}) && !m.Inside(backward, m.Ancestor(other, {Kind::kElse, Kind::kElif}))) continue;
       NodeId made = path ? LastAssigned(m, body, path, other) : 0;
-      std::unordered_set<Atom> theirs = Sources(m, flow, body, second);
+      std::unordered_set<Atom> theirs = Sources(m, flow, body, second, true);
       bool shares = path && (path == m.Path(target) || mine.count(path)) && made < backward;
       if (made < backward || !path) {
         for (Atom source : theirs) shares |= mine.count(source) && source != path;
@@ -102,7 +102,7 @@ void CheckRetainGraph(const Scope& scope, Reporter& report) {
     // A loop inside which the same graph is differentiated again: computed before the loop.
     for (NodeId inner = loop; inner && !needed; inner = m.EnclosingLoop(inner)) {
       NodeId inner_body = m.Child(inner, Field::k_body);
-      for (Atom source : mine) {
+      for (Atom source : Sources(m, flow, body, target, false)) {
         bool inside = false, outside = false;
         for (NodeId id : m.Nodes(Kind::kAssignment)) {
           NodeId left = m.Child(id, Field::k_left);
