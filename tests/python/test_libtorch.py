@@ -2,32 +2,15 @@
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import time
 
 import pytest
+from libtorch_program import program  # noqa: F401
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("no g++")
-    home = pathlib.Path(torch.__file__).parent
-    if not (home / "include" / "torch" / "csrc" / "api" / "include").is_dir():
-        pytest.skip("this PyTorch came without its C++ headers")
-    out = tmp_path_factory.mktemp("libtorch") / "train"
-    done = subprocess.run(
-        [compiler, "-std=c++20", "-O1", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", f"-I{ROOT / 'include'}",
-         f"-I{home / 'include'}", f"-I{home / 'include/torch/csrc/api/include'}", str(ROOT / "examples/libtorch/train.cc"), f"-L{home / 'lib'}",
-         "-ltorch", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{home / 'lib'}", "-o", str(out)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return out
+# ruff: noqa: F811
 
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
