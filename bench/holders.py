@@ -87,11 +87,11 @@ def measure(count):
     shelf = objects(count)
     gc.collect()
     collected = seconds(gc.collect)
-    marks = []
-    census = seconds(lambda: marks.append(full_census()))
-    info = marks[-1].info()
-    del marks[:-1]
-    compared = seconds(lambda: _walk.compare(marks[0], 1, 64), rounds=2)
+    census = seconds(full_census)
+    mark = full_census()
+    info = mark.info()
+    compared = seconds(lambda: _walk.compare(mark, 1, 64), rounds=2)
+    del mark
     print(f"{info['objects']:>8} objects: gc.collect {collected:.3f} s; census {census / collected:.2f}x; comparison with "
           f"another {compared / collected:.2f}x; pauses by the clock: gc.collect {pause(gc.collect):.3f} s, first mark "
           f"{pause(_walk.take):.3f} s, second {pause(lambda: _walk.compare(_walk.take(), 1, 64)) - pause(_walk.take):.3f} "
