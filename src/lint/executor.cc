@@ -897,6 +897,8 @@ Value Executor::EvalCall(NodeId id) {
   // create_model(...), get_network(...): makes a model, does not run one.
   bool builds = Hints(name) & kHintModel && !(function.flags & kInstance) && !Known(m_.Path(callee)) && IsBuilderName(text);
   if (builds && in_file < 0) return Value{kModel, 0, 0};
+  // Text to numbers and back: model.tokenize(...), model.tok_decode(...).
+  if (in_file < 0 && HasHint(text, {"tokeniz", "tok_"})) return Value{kNumber, 0, 0};
   // Frozen or momentum copies give no graph of their own.
   Atom path = m_.Path(callee);
   bool frozen = (path && path_slots_.count(path) && frozen_[path_slots_[path]]) || (path < 0x80000000u && frozen_[path]) ||

@@ -83,7 +83,7 @@ class Rule106 {
     if (InExcept(m_, forward) || OnlyHandedOver(info.name)) return;
     bool trains = CallsBackward(m_, flow_, info.body) || CallsStep(m_, flow_, info.body);
     if (trains) {
-      if (!eval_call || !SharedLoop(eval_call, info.body)) return;
+      if (!eval_call || !SharedLoop(eval_call, info.body, forward)) return;
     } else if (eval_call && !by_name) {
       if (LooksLikeTraining(name) && !m_.EnclosingLoop(forward)) return;
       if (!m_.EnclosingLoop(forward)) return;
@@ -121,9 +121,9 @@ class Rule106 {
   }
 
   // `if train: model.train() else: model.eval()`, with backward under the same flag.
-  bool SharedLoop(NodeId eval_call, NodeId body) const {
+  bool SharedLoop(NodeId eval_call, NodeId body, NodeId forward) const {
     NodeId statement = m_.Ancestor(eval_call, {Kind::kIf});
-    if (!statement || m_.EnclosingLoop(eval_call)) return false;
+    if (!statement || m_.EnclosingLoop(eval_call) || m_.Inside(forward, statement)) return false;
     NodeId train = m_.FindCall(statement, {kA_train}), body_of = m_.Child(statement, Field::k_consequence);
     if (!train || !body_of || m_.Inside(train, body_of) == m_.Inside(eval_call, body_of)) return false;
     NodeId test = m_.Child(statement, Field::k_condition);
