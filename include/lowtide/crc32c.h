@@ -15,7 +15,7 @@ namespace lowtide {
 // Three interleaved streams where the processor has the instruction, a table elsewhere. Never throws.
 uint32_t Crc32c(uint32_t crc, const void* data, size_t bytes) noexcept;
 
-// Copies and returns the checksum of what was copied, reading `from` once. Long copies go past the cache.
+// Copies and returns the checksum of what was copied, in one pass. Long copies go past the cache.
 uint32_t CopyCrc32c(void* to, const void* from, size_t bytes) noexcept;
 
 // ---- implementation ----
@@ -23,7 +23,9 @@ uint32_t CopyCrc32c(void* to, const void* from, size_t bytes) noexcept;
 namespace crc32c_internal {
 
 inline constexpr uint32_t kPolynomial = 0x82F63B78;  // reflected
-inline constexpr size_t kStream = 1360;              // bytes per stream and round: a multiple of 8, three fit in the L1 cache
+// Bytes per stream and round: multiples of 64. Streams a page apart, so that the processor fetches ahead in each; short ones for
+// what is left.
+inline constexpr size_t kStream = 4096, kShortStream = 256;
 
 inline constexpr std::array<uint32_t, 256> MakeTable() {
   std::array<uint32_t, 256> table{};
@@ -79,35 +81,63 @@ inline __attribute__((target("sse4.2"))) uint32_t Serial(uint32_t state, const u
   return state;
 }
 
-inline __attribute__((target("sse4.2"))) uint32_t Interleaved(uint32_t state, const uint8_t* data, size_t bytes) {
-  static const Skip skip(kStream);
-  while (bytes >= 3 * kStream) {
+// Three streams at a time, `stream` bytes each.
+template <size_t stream>
+__attribute__((target("sse4.2"))) uint32_t Rounds(uint32_t state, const uint8_t*& data, size_t& bytes) {
+  static const Skip skip(stream);
+  for (; bytes >= 3 * stream; data += 3 * stream, bytes -= 3 * stream) {
     uint64_t a = state, b = 0, c = 0;
-    for (size_t i = 0; i < kStream; i += 8) {
-      uint64_t x, y, z;
-      std::memcpy(&x, data + i, 8);
-      std::memcpy(&y, data + kStream + i, 8);
-      std::memcpy(&z, data + 2 * kStream + i, 8);
-      a = _mm_crc32_u64(a, x);
-      b = _mm_crc32_u64(b, y);
-      c = _mm_crc32_u64(c, z);
+    for (size_t line = 0; line < stream; line += 64) {
+      for (size_t k = 0; k < 3; ++k) __builtin_prefetch(data + (3 + k) * stream + line);
+      for (size_t i = line; i < line + 64; i += 8) {
+        uint64_t x, y, z;
+        std::memcpy(&x, data + i, 8);
+        std::memcpy(&y, data + stream + i, 8);
+        std::memcpy(&z, data + 2 * stream + i, 8);
+        a = _mm_crc32_u64(a, x);
+        b = _mm_crc32_u64(b, y);
+        c = _mm_crc32_u64(c, z);
+      }
     }
     state = skip(skip(static_cast<uint32_t>(a)) ^ static_cast<uint32_t>(b)) ^ static_cast<uint32_t>(c);
-    data += 3 * kStream;
-    bytes -= 3 * kStream;
   }
+  return state;
+}
+
+inline __attribute__((target("sse4.2"))) uint32_t Interleaved(uint32_t state, const uint8_t* data, size_t bytes) {
+  state = Rounds<kStream>(state, data, bytes);
+  state = Rounds<kShortStream>(state, data, bytes);
   return Serial(state, data, bytes);
 }
 
-// Whole 64-byte lines to a 64-byte aligned place, past the cache: the copy is not read again soon.
-inline __attribute__((target("avx"))) void StreamLines(uint8_t* to, const uint8_t* from, size_t lines) {
-  for (; lines; --lines, to += 64, from += 64) {
-    const __m256 low = _mm256_loadu_ps(reinterpret_cast<const float*>(from));
-    const __m256 high = _mm256_loadu_ps(reinterpret_cast<const float*>(from + 32));
-    _mm256_stream_ps(reinterpret_cast<float*>(to), low);
-    _mm256_stream_ps(reinterpret_cast<float*>(to + 32), high);
+// One line of 64 bytes to a 64-byte aligned place, past the cache (the copy is not read again soon), with its checksum.
+inline __attribute__((target("avx,sse4.2"), always_inline)) void CopyLine(uint8_t* to, const uint8_t* from, uint64_t& state) {
+  __builtin_prefetch(from + 3 * kStream);
+  const __m256 low = _mm256_loadu_ps(reinterpret_cast<const float*>(from));
+  const __m256 high = _mm256_loadu_ps(reinterpret_cast<const float*>(from + 32));
+  for (size_t i = 0; i < 64; i += 8) {
+    uint64_t word;
+    std::memcpy(&word, from + i, 8);
+    state = _mm_crc32_u64(state, word);
+  }
+  _mm256_stream_ps(reinterpret_cast<float*>(to), low);
+  _mm256_stream_ps(reinterpret_cast<float*>(to + 32), high);
+}
+
+// Copies whole rounds of three streams with their checksum in one pass; `to` is 64-byte aligned.
+inline __attribute__((target("avx,sse4.2"))) uint32_t CopyRounds(uint32_t state, uint8_t*& to, const uint8_t*& from, size_t& bytes) {
+  static const Skip skip(kStream);
+  for (; bytes >= 3 * kStream; to += 3 * kStream, from += 3 * kStream, bytes -= 3 * kStream) {
+    uint64_t a = state, b = 0, c = 0;
+    for (size_t line = 0; line < kStream; line += 64) {
+      CopyLine(to + line, from + line, a);
+      CopyLine(to + kStream + line, from + kStream + line, b);
+      CopyLine(to + 2 * kStream + line, from + 2 * kStream + line, c);
+    }
+    state = skip(skip(static_cast<uint32_t>(a)) ^ static_cast<uint32_t>(b)) ^ static_cast<uint32_t>(c);
   }
   _mm_sfence();
+  return state;
 }
 #endif
 
@@ -119,21 +149,6 @@ inline uint32_t Update(uint32_t state, const uint8_t* data, size_t bytes) {
   return ByTable(state, data, bytes);
 }
 
-inline void Copy(uint8_t* to, const uint8_t* from, size_t bytes) {
-#if defined(__x86_64__)
-  static const bool streams = __builtin_cpu_supports("avx");
-  const size_t head = (64 - reinterpret_cast<uintptr_t>(to) % 64) % 64;
-  if (streams && bytes >= 4096) {
-    std::memcpy(to, from, head);
-    const size_t lines = (bytes - head) / 64;
-    StreamLines(to + head, from + head, lines);
-    std::memcpy(to + head + lines * 64, from + head + lines * 64, bytes - head - lines * 64);
-    return;
-  }
-#endif
-  std::memcpy(to, from, bytes);
-}
-
 }  // namespace crc32c_internal
 
 inline uint32_t Crc32c(uint32_t crc, const void* data, size_t bytes) noexcept {
@@ -141,18 +156,22 @@ inline uint32_t Crc32c(uint32_t crc, const void* data, size_t bytes) noexcept {
 }
 
 inline uint32_t CopyCrc32c(void* to, const void* from, size_t bytes) noexcept {
-  constexpr size_t kPiece = 1 << 17;  // checksummed while in the second-level cache
+  using namespace crc32c_internal;
   auto* out = static_cast<uint8_t*>(to);
   const auto* in = static_cast<const uint8_t*>(from);
   uint32_t state = ~0u;
-  while (bytes) {
-    const size_t piece = bytes < kPiece ? bytes : kPiece;
-    state = crc32c_internal::Update(state, in, piece);
-    crc32c_internal::Copy(out, in, piece);
-    out += piece;
-    in += piece;
-    bytes -= piece;
+#if defined(__x86_64__)
+  static const bool streams = __builtin_cpu_supports("avx") && __builtin_cpu_supports("sse4.2");
+  if (streams && bytes >= 4 * kStream) {
+    const size_t head = (64 - reinterpret_cast<uintptr_t>(out) % 64) % 64;
+    state = Update(state, in, head);
+    std::memcpy(out, in, head);
+    out += head, in += head, bytes -= head;
+    state = CopyRounds(state, out, in, bytes);
   }
+#endif
+  state = Update(state, in, bytes);
+  std::memcpy(out, in, bytes);
   return ~state;
 }
 
