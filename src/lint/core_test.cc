@@ -75,6 +75,13 @@ TEST(Core, SurvivesDeepNesting) {
   std::string defs = "import torch\nx.backward()\n";
   for (int i = 0; i < 400; ++i) defs += std::string(i, ' ') + "def f(x):\n";
   Lint(defs + std::string(400, ' ') + "return f(x)\n", "ALL");
+  // Chains and nests must not take twice as long per link.
+  std::string chain = "import torch\nx.backward()\nz = a";
+  for (int i = 0; i < 20000; ++i) chain += ".backward()";
+  Lint(chain + "\n", "ALL");
+  std::string named = "import torch\n";
+  for (int i = 0; i < 120; ++i) named += std::string(i, ' ') + "def f" + std::to_string(i) + "(x):\n";
+  Lint(named + std::string(120, ' ') + "x.backward()\n", "ALL");
 }
 
 TEST(Core, SurvivesAnyBytes) {

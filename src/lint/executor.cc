@@ -615,7 +615,7 @@ Value Executor::EvalChildren(NodeId id) {
 Value Executor::EvalUncached(NodeId id) {
   switch (m_.KindOf(id)) {
     case Kind::kIdentifier: return EvalName(id);
-    case Kind::kAttribute: return EvalAttribute(id);
+    case Kind::kAttribute: return EvalAttribute(id, Eval(m_.Child(id, Field::k_object)));
     case Kind::kSubscript: return EvalSubscript(id);
     case Kind::kCall: return EvalCall(id);
     case Kind::kParenthesized:
@@ -710,10 +710,9 @@ Value Executor::EvalName(NodeId id) {
   return value;
 }
 
-Value Executor::EvalAttribute(NodeId id) {
+Value Executor::EvalAttribute(NodeId id, Value base) {
   NodeId object = m_.Child(id, Field::k_object);
   Atom name = m_.LastName(id);
-  Value base = Eval(object);
   Atom path = m_.Path(id);
   if (path && Known(path)) return Get(path);
   switch (name) {
@@ -852,7 +851,7 @@ Value Executor::EvalCall(NodeId id) {
   NodeId receiver = callee && m_.KindOf(callee) == Kind::kAttribute ? m_.Child(callee, Field::k_object) : 0;
   if (receiver) {
     object = Eval(receiver);
-    function = EvalAttribute(callee);
+    function = EvalAttribute(callee, object);
     flow_.values_[callee] = function;
   } else {
     function = Eval(callee);

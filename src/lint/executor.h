@@ -46,7 +46,7 @@ class Executor {
   Value Eval(NodeId id);
   Value EvalUncached(NodeId id);
   Value EvalName(NodeId id);
-  Value EvalAttribute(NodeId id);
+  Value EvalAttribute(NodeId id, Value base);  // `base`: its object's, evaluated once, or chains would take twice as long per link
   Value EvalSubscript(NodeId id);
   Value EvalCall(NodeId id);
   Value EvalBuiltin(NodeId call, Atom name, const Value& arguments, bool& known);

@@ -122,11 +122,12 @@ bool Flow::NoGradAt(NodeId id) const {
       if (m.KindOf(value) == Kind::kConditional && m.Contains(value, {kA_no_grad, kA_inference_mode})) return true;
     }
   }
-  for (int f = function; f > 0; f = m.functions()[f].parent) {
-    for (NodeId decorator : m.functions()[f].decorators) {
+  if (function > 0) {
+    for (NodeId decorator : m.functions()[function].decorators) {
       if (SwitchesGradOff(decorator)) return true;
     }
-    if (f != function && NoGradAt(m.functions()[f].node)) return true;
+    int around = m.functions()[function].parent;  // which asks the one around it
+    if (around > 0 && NoGradAt(m.functions()[around].node)) return true;
   }
   for (auto [call, where] : disabled_from_) {
     if (call < id && (where == 0 || where == function)) return true;
