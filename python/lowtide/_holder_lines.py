@@ -78,6 +78,8 @@ class _Collector(ast.NodeVisitor):
     def __init__(self):
         self.stores, self.calls, self.resets = [], [], []
         self.functions = {}  # name -> (first line, end line)
+        self.decorators = {}  # name -> line of the first decorator
+        self.aliases = []  # (name, is_attr, name of the variable that it is made from)
         self._scope, self._first, self._owner, self._loops, self._guards = [], [0], [None], [0], []
 
     def _visit_function(self, node):
@@ -85,6 +87,7 @@ class _Collector(ast.NodeVisitor):
         first = min([node.lineno] + [d.lineno for d in node.decorator_list])
         self.functions[qualified] = (node.lineno, node.end_lineno)
         for decorator in node.decorator_list:
+            self.decorators.setdefault(qualified, decorator.lineno)
             self.visit(decorator)
         self._scope.append(node.name)
         self._first.append(first)
@@ -139,6 +142,10 @@ class _Collector(ast.NodeVisitor):
         if isinstance(target, ast.Starred):
             target = target.value
         name, is_attr, _ = _last_name(target)
+        if value is not None and not isinstance(target, ast.Subscript):
+            in_class = bool(self._scope) and self._scope[-1] == self._owner[-1]
+            self.aliases += [(name, is_attr or in_class, other.id) for other in ast.walk(value)
+                             if isinstance(other, ast.Name) and other.id != name]
         if isinstance(target, ast.Subscript):
             self._store(target, node, 90, "item")
         elif value is not None and _is_empty(value):
@@ -187,6 +194,8 @@ class _Collector(ast.NodeVisitor):
         elif isinstance(function, ast.Name):
             if function.id == "setattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
                 self._store(ast.Attribute(value=node.args[0], attr=str(node.args[1].value)), node, 60, "setattr")
+            elif function.id == "setattr" and len(node.args) > 1:  # a name made up as it runs
+                self._store(ast.Attribute(value=node, attr=f"*{_last_name(node.args[0])[0]}"), node, 60, "setattr")
             self.calls.append(Call(receiver=function.id, method="__call__", line=node.lineno, guard=guard,
                                    function=".".join(self._scope), in_loop=self._loops[-1] > 0, keywords=keywords,
                                    text=function.id))
@@ -288,12 +297,13 @@ def _fit(store, wanted, path):
 
 
 def _inside(store, wanted):
-    """Is the statement in the function that owns the variable, or in one defined inside it (a closure)?"""
+    """Is the statement in the function that owns the variable, or in one that shares it (a closure)?"""
     if store.first_line == wanted["first_line"]:
         return True
-    outer = wanted.get("function", "")
-    inner = store.function
-    return bool(outer) and (inner.startswith(outer + ".") or outer.endswith("<locals>." + inner.rsplit(".", 1)[-1]))
+    outer = wanted.get("function", "").replace(".<locals>", "")
+    if wanted.get("closure"):  # the variable is that of a function around this one
+        outer = outer.rpartition(".")[0]
+    return bool(outer) and (store.function == outer or store.function.startswith(outer + "."))
 
 
 def best(wanted, extra_files=()):
@@ -301,7 +311,7 @@ def best(wanted, extra_files=()):
     ranked = []
     files = list(dict.fromkeys(list(extra_files) + user_files()))
     for path in files:
-        collected = scan(path, wanted["name"])
+        collected = scan(path, wanted["name"].lstrip("*"))
         for store in collected.stores if collected else ():
             fit = _fit(store, wanted, path)
             if fit:
@@ -309,8 +319,43 @@ def best(wanted, extra_files=()):
     ranked.sort()
     if not ranked:
         return None, None, False
+    if -ranked[0][0] <= 20 and not wanted.get("alias"):  # no more than the line that makes it: it goes by other names
+        for name, is_attr in _aliases(wanted["name"], files):
+            path, line, sure = best({"name": name, "is_attr": is_attr, "container": wanted["container"], "alias": True,
+                                     "key": wanted.get("key")}, files)
+            if path and not is_library(path):
+                return path, line, sure
     sure = len(ranked) == 1 or ranked[1][0] > ranked[0][0]
     return ranked[0][3], ranked[0][2], sure
+
+
+def _aliases(name, files):
+    found = []
+    for path in files:
+        collected = scan(path, name)
+        found += [(a, is_attr) for a, is_attr, made_from in (collected.aliases if collected else ())
+                  if made_from == name and a and (a, is_attr) not in found]
+    return found[:8]
+
+
+def decorated(name):
+    """(path, line) of the first decorator of a function of the user's of that name; (None, None): there is none."""
+    for path in user_files():
+        collected = scan(path, name)
+        for qualified, line in collected.decorators.items() if collected else ():
+            if qualified.rsplit(".", 1)[-1] == name:
+                return path, line
+    return None, None
+
+
+def entry_calls(path, line):
+    """Calls of the user's of the class or function of a library that has this line: [(path, Call)]."""
+    collected = scan(path)
+    around = [(first, name) for name, (first, end) in collected.functions.items() if first <= line <= end] if collected else []
+    if not around:
+        return []
+    names = max(around)[1].split(".")[-2:]
+    return [f for name in names for f in calls(methods={name}) + calls(receiver=name, methods={"__call__"})]
 
 
 def calls(receiver=None, methods=None, keyword=None):
@@ -326,7 +371,7 @@ def calls(receiver=None, methods=None, keyword=None):
             if keyword is not None and not call.keywords.get(keyword):
                 continue
             found.append((path, call))
-    found.sort(key=lambda pair: not (pair[1].in_loop or pair[1].function))
+    found.sort(key=lambda pair: (not pair[1].in_loop, not pair[1].function, -pair[1].function.count(".")))
     return found
 
 

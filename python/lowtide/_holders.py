@@ -155,6 +155,7 @@ def written(steps):
                       "function": step.get("owner", "")}
             if op == "closure":
                 wanted["first_line"] = wanted["first_line"] or 0
+                wanted["closure"] = True
         elif op == "global":
             module = steps[0]["text"] if i == 1 else step.get("owner", "")
             file = steps[0].get("file", "") or ""
@@ -233,6 +234,9 @@ def _locate(row):
     if path and _holder_lines.is_library(path):
         # The user's own call of the library is what can be changed; the library's line comes second.
         own_path, own_line = _call_into(row)
+        if not own_path:
+            entries = _holder_lines.entry_calls(path, line)
+            own_path, own_line = (entries[0][0], entries[0][1].line) if entries else (None, None)
         if own_path:
             row["library_file"], row["library_line"] = path, line
             path, line = own_path, own_line
@@ -248,6 +252,12 @@ def _growth_line(row):
     extra = [wanted["file"]] if wanted.get("file") else []
     owner_file = _class_file(wanted.get("owner_class"))
     path, line, _ = _holder_lines.best(wanted, extra + ([owner_file] if owner_file else []))
+    if not path and any(step["op"] == "hidden" and step["text"] == "cache" for step in row["_steps"]):
+        path, line = _holder_lines.decorated(wanted["name"])
+    if not path and wanted["is_attr"]:  # setattr(owner, f"...")
+        texts = [step["text"] for step in row["_steps"] if step["op"] in ("local", "global", "closure", "attr")]
+        for owner in (texts[-2:-1] or ["self"]) + ["self"]:
+            path, line, _ = (path, line, None) if path else _holder_lines.best(dict(wanted, name=f"*{owner}", owner=None))
     return (path, line) if path else _call_into(row)
 
 
@@ -274,10 +284,14 @@ def _call_into(row):
             continue
         receiver = names[i - 1]["text"]
         growing = _growing_methods(owner_file, {n["text"] for n in names[i:]})
+        # What grows lies deeper than this attribute: what puts things into the attribute itself is not meant.
+        setup = _growing_methods(owner_file, {names[i]["text"]}) if i + 1 < len(names) else set()
+        growing -= setup
         for methods in (growing & {"add_param_group"}, growing, None):
             if methods is not None and not methods:
                 continue
             found = _holder_lines.calls(receiver=receiver, methods=methods)
+            found = [f for f in found if f[1].method not in setup and not f[1].method[0].isupper()]
             found = [f for f in found if f[1].method not in ("zero_grad", "step", "to", "train", "eval")] or found
             if found:
                 return found[0][0], found[0][1].line
