@@ -1,12 +1,12 @@
 // What PyTorch calls in every step: hooks of optimizers and of backward, in C, so that a step in which nothing is to
 // be done costs some hundred instructions. What is rare is done in Python: each gate knows a function for it.
 //
-//   MarkState, GuardState, Watch   the fields that gates and Python share: bases of Python's classes
-//   Gate(kind, state, rare)        kinds: see below; `rare` is called with what the gate was, or as its kind says
+//   Gate(kind, state, rare[, more])   `kind` as below; `state` has the fields that it shares with Python (track_states.h);
+//                                     `rare` and `more` are called as the kind says
 //
 // An exception of `rare` is lowtide's own: it is swallowed and counted (marks) or ends the guard (state.fail(error)),
 // but what is no Exception (SystemExit, KeyboardInterrupt) passes.
-#include "python/track.h"
+#include "python/track_states.h"
 
 #include <structmember.h>
 
@@ -19,123 +19,6 @@ namespace lowtide::python {
 namespace {
 
 using record::Recorder;
-
-struct MarkState {
-  PyObject_HEAD
-  unsigned long long steps, leader, loader, trained_loader, no_grad_step;
-  int away;
-  int open_blocks;  // no_grad blocks that are validations
-  char validating;
-};
-
-struct Watch {  // one optimizer
-  PyObject_HEAD
-  unsigned long long steps, wake, next_look;
-  char open;
-};
-
-constexpr int kCached = 8;
-
-struct GuardState {
-  PyObject_HEAD
-  unsigned long long step, backwards, backwards_at_step, loss_next;
-  unsigned int loss_every;  // backward calls between two looks at the loss; 0 never looks
-  double limit;             // a loss within -limit..limit is as usual
-  char alive, look, force, waiting;
-  PyObject* optimizers[kCached];  // not owned: an address to compare with
-  Watch* watches[kCached];
-};
-
-PyMemberDef mark_members[] = {
-    {"steps", T_ULONGLONG, offsetof(MarkState, steps), 0, nullptr},
-    {"leader", T_ULONGLONG, offsetof(MarkState, leader), 0, nullptr},
-    {"loader", T_ULONGLONG, offsetof(MarkState, loader), 0, nullptr},
-    {"trained_loader", T_ULONGLONG, offsetof(MarkState, trained_loader), 0, nullptr},
-    {"no_grad_step", T_ULONGLONG, offsetof(MarkState, no_grad_step), 0, nullptr},
-    {"away", T_INT, offsetof(MarkState, away), 0, nullptr},
-    {"open_blocks", T_INT, offsetof(MarkState, open_blocks), 0, nullptr},
-    {"validating", T_BOOL, offsetof(MarkState, validating), 0, nullptr},
-    {nullptr, 0, 0, 0, nullptr},
-};
-PyMemberDef watch_members[] = {
-    {"steps", T_ULONGLONG, offsetof(Watch, steps), 0, nullptr},
-    {"wake", T_ULONGLONG, offsetof(Watch, wake), 0, nullptr},
-    {"next_look", T_ULONGLONG, offsetof(Watch, next_look), 0, nullptr},
-    {"open", T_BOOL, offsetof(Watch, open), 0, nullptr},
-    {nullptr, 0, 0, 0, nullptr},
-};
-PyMemberDef guard_members[] = {
-    {"step", T_ULONGLONG, offsetof(GuardState, step), 0, nullptr},
-    {"backwards", T_ULONGLONG, offsetof(GuardState, backwards), 0, nullptr},
-    {"backwards_at_step", T_ULONGLONG, offsetof(GuardState, backwards_at_step), 0, nullptr},
-    {"loss_next", T_ULONGLONG, offsetof(GuardState, loss_next), 0, nullptr},
-    {"loss_every", T_UINT, offsetof(GuardState, loss_every), 0, nullptr},
-    {"limit", T_DOUBLE, offsetof(GuardState, limit), 0, nullptr},
-    {"alive", T_BOOL, offsetof(GuardState, alive), 0, nullptr},
-    {"look", T_BOOL, offsetof(GuardState, look), 0, nullptr},
-    {"force", T_BOOL, offsetof(GuardState, force), 0, nullptr},
-    {"waiting", T_BOOL, offsetof(GuardState, waiting), 0, nullptr},
-    {nullptr, 0, 0, 0, nullptr},
-};
-
-// forget(optimizer's id): the optimizer is gone, its address may be another's soon.
-PyObject* Forget(PyObject* object, PyObject* id) {
-  auto* guard = reinterpret_cast<GuardState*>(object);
-  const void* gone = PyLong_AsVoidPtr(id);
-  if (gone == nullptr && PyErr_Occurred()) return nullptr;
-  for (int i = 0; i < kCached; ++i) {
-    if (guard->optimizers[i] != gone) continue;
-    guard->optimizers[i] = nullptr;
-    Py_CLEAR(guard->watches[i]);
-  }
-  Py_RETURN_NONE;
-}
-
-PyMethodDef guard_methods[] = {{"forget", &Forget, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}};
-
-int TraverseGuard(PyObject* object, visitproc visit, void* arg) {
-  for (Watch* watch : reinterpret_cast<GuardState*>(object)->watches) Py_VISIT(watch);
-  Py_VISIT(Py_TYPE(object));
-  return 0;
-}
-
-int ClearGuard(PyObject* object) {
-  for (Watch*& watch : reinterpret_cast<GuardState*>(object)->watches) Py_CLEAR(watch);
-  return 0;
-}
-
-int TraversePlain(PyObject* object, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(object));
-  return 0;
-}
-
-void DeallocState(PyObject* object) {
-  PyTypeObject* type = Py_TYPE(object);
-  PyObject_GC_UnTrack(object);
-  if (type->tp_clear != nullptr) type->tp_clear(object);
-  type->tp_free(object);
-  Py_DECREF(type);
-}
-
-constexpr unsigned kStateFlags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC;
-PyType_Slot mark_slots[] = {{Py_tp_members, mark_members},
-                            {Py_tp_traverse, reinterpret_cast<void*>(&TraversePlain)},
-                            {Py_tp_dealloc, reinterpret_cast<void*>(&DeallocState)},
-                            {0, nullptr}};
-PyType_Slot watch_slots[] = {{Py_tp_members, watch_members},
-                             {Py_tp_traverse, reinterpret_cast<void*>(&TraversePlain)},
-                             {Py_tp_dealloc, reinterpret_cast<void*>(&DeallocState)},
-                             {0, nullptr}};
-PyType_Slot guard_slots[] = {{Py_tp_members, guard_members},
-                             {Py_tp_methods, guard_methods},
-                             {Py_tp_traverse, reinterpret_cast<void*>(&TraverseGuard)},
-                             {Py_tp_clear, reinterpret_cast<void*>(&ClearGuard)},
-                             {Py_tp_dealloc, reinterpret_cast<void*>(&DeallocState)},
-                             {0, nullptr}};
-PyType_Spec mark_spec = {"lowtide._track.MarkState", sizeof(MarkState), 0, kStateFlags, mark_slots};
-PyType_Spec watch_spec = {"lowtide._track.Watch", sizeof(Watch), 0, kStateFlags, watch_slots};
-PyType_Spec guard_spec = {"lowtide._track.GuardState", sizeof(GuardState), 0, kStateFlags, guard_slots};
-PyTypeObject *mark_type = nullptr, *watch_type = nullptr, *guard_type = nullptr;
 
 // ---- gates ----------------------------------------------------------------------------------------------------------
 
@@ -366,30 +249,20 @@ PyType_Slot gate_slots[] = {
     {Py_tp_members, gate_members},
     {Py_tp_traverse, reinterpret_cast<void*>(&TraverseGate)},
     {Py_tp_clear, reinterpret_cast<void*>(&ClearGate)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(&DeallocState)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(&DeallocObject)},
     {Py_tp_call, reinterpret_cast<void*>(&PyVectorcall_Call)},
     {0, nullptr},
 };
 PyType_Spec gate_spec = {"lowtide._track.Gate", sizeof(Gate), 0,
                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, gate_slots};
 
-PyTypeObject* AddType(PyObject* module, PyType_Spec* spec, const char* name) {
-  PyObject* type = PyType_FromSpec(spec);
-  if (type != nullptr && PyModule_AddObjectRef(module, name, type) != 0) Py_CLEAR(type);
-  return reinterpret_cast<PyTypeObject*>(type);
-}
-
 }  // namespace
 
 int AddGateTypes(PyObject* module) {
   name_is_cpu = PyUnicode_InternFromString("is_cpu");
   name_item = PyUnicode_InternFromString("item");
-  mark_type = AddType(module, &mark_spec, "MarkState");
-  watch_type = AddType(module, &watch_spec, "Watch");
-  guard_type = AddType(module, &guard_spec, "GuardState");
   PyTypeObject* gate = AddType(module, &gate_spec, "Gate");
-  const bool all = name_is_cpu != nullptr && name_item != nullptr && mark_type != nullptr && watch_type != nullptr &&
-                   guard_type != nullptr && gate != nullptr;
+  const bool all = name_is_cpu != nullptr && name_item != nullptr && gate != nullptr && AddStateTypes(module) == 0;
   Py_XDECREF(gate);
   return all ? 0 : -1;
 }
