@@ -38,4 +38,5 @@ add_executable(lowtide ${CMAKE_SOURCE_DIR}/src/cli/main.cc)
 target_link_libraries(lowtide PRIVATE lowtide_cli)
 if(SKBUILD)
   install(TARGETS lowtide DESTINATION ${SKBUILD_SCRIPTS_DIR})  # beside python: no interpreter start in between
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/lowtide DESTINATION lowtide/include)
 endif()

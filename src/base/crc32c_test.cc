@@ -29,7 +29,7 @@ TEST(Crc32c, EveryLengthAndAlignment) {
   std::mt19937 random(1);
   std::vector<uint8_t> data(20000);
   for (uint8_t& byte : data) byte = static_cast<uint8_t>(random());
-  for (size_t length : {0u, 1u, 7u, 8u, 9u, 63u, 64u, 1359u, 4079u, 4080u, 4081u, 8160u, 8161u, 12345u, 19990u}) {
+  for (size_t length : {0u, 1u, 7u, 8u, 9u, 63u, 64u, 767u, 768u, 769u, 4096u, 12287u, 12288u, 12289u, 13055u, 13056u, 19990u}) {
     for (size_t offset : {0u, 1u, 5u}) {
       const uint32_t expected = Slowly(data.data() + offset, length);
       EXPECT_EQ(Crc32c(0, data.data() + offset, length), expected) << length << " at " << offset;
@@ -43,7 +43,7 @@ TEST(Crc32c, CopyCopiesAll) {
   std::mt19937 random(2);
   std::vector<uint8_t> from(300001);
   for (uint8_t& byte : from) byte = static_cast<uint8_t>(random());
-  for (size_t length : {0u, 1u, 100u, 4095u, 4096u, 131072u, 131073u, 299990u}) {
+  for (size_t length : {0u, 1u, 100u, 4096u, 12288u, 16383u, 16384u, 16385u, 24640u, 131073u, 299990u}) {
     for (size_t offset : {0u, 3u}) {
       std::vector<uint8_t> to(length + 80, 0xAB);
       EXPECT_EQ(CopyCrc32c(to.data() + 7, from.data() + offset, length), Slowly(from.data() + offset, length));

@@ -203,12 +203,15 @@ inline void FileReader::ReadHeader() {
   header_.data_start = 8 + length;
   try {
     const Json json = JsonReader(header_.json).Read();
-    for (const auto& [name, entry] : json.members) {
+    if (json.kind != Json::Kind::kObject) Fail("its header is no object");
+    for (size_t i = 0; i < json.names.size(); ++i) {
+      const std::string& name = json.names[i];
+      const Json& entry = json.items[i];
       if (name != "__metadata__") {
         header_.tensors.push_back(ReadTensor(name, entry));
         continue;
       }
-      for (const auto& [key, text] : entry.members) header_.metadata[key] = text.text;
+      for (size_t key = 0; key < entry.names.size(); ++key) header_.metadata[entry.names[key]] = entry.items[key].text;
     }
     tree_ = JsonReader(header_.metadata["lowtide.tree"]).Read();
   } catch (const std::runtime_error& error) {
@@ -244,6 +247,7 @@ inline Tensor FileReader::ReadTensor(const std::string& name, const Json& entry)
     if (size.kind != Json::Kind::kNumber) Fail("the shape of tensor " + name + " is malformed");
     tensor.shape.push_back(size.number);
   }
+  if (offsets->items[0].kind != Json::Kind::kNumber || offsets->items[1].kind != Json::Kind::kNumber) Fail("the offsets of tensor " + name + " are malformed");
   tensor.begin = offsets->items[0].number;
   tensor.end = offsets->items[1].number;
   if (tensor.end < tensor.begin || tensor.end > header_.file_bytes) Fail("tensor " + name + " lies outside the file");

@@ -15,16 +15,18 @@ struct Json {
   enum class Kind { kOther, kNumber, kString, kList, kObject } kind = Kind::kOther;
   uint64_t number = 0;
   std::string text;
-  std::vector<Json> items;                            // a list's
-  std::vector<std::pair<std::string, Json>> members;  // an object's
+  std::vector<std::string> names;  // an object's, in the order of `items`
+  std::vector<Json> items;         // a list's, or an object's
 
-  const Json* Find(const std::string& name) const {
-    for (const auto& [key, value] : members) {
-      if (key == name) return &value;
-    }
-    return nullptr;
-  }
+  const Json* Find(const std::string& name) const;
 };
+
+inline const Json* Json::Find(const std::string& name) const {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == name) return &items[i];
+  }
+  return nullptr;
+}
 
 class JsonReader {
  public:
@@ -87,7 +89,8 @@ class JsonReader {
       std::string name = String();
       if (!seen.insert(name).second) Fail();
       Take(':');
-      value.members.emplace_back(std::move(name), Value(depth + 1));
+      value.names.push_back(std::move(name));
+      value.items.push_back(Value(depth + 1));
     } while (Maybe(','));
     Take('}');
   }
