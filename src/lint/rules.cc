@@ -191,4 +191,13 @@ bool DerivesFromDataset(const Module& m, int cls) {
   return false;
 }
 
+std::string_view WholeClass(const Module& m, size_t start) {
+  std::string_view text = m.text().substr(start);
+  for (size_t at = text.find('\n'); at != text.npos; at = text.find('\n', at + 1)) {
+    char c = at + 1 < text.size() ? text[at + 1] : ' ';
+    if (c != ' ' && c != '\t' && c != '\n' && c != '\r' && c != '#' && c != ')') return text.substr(0, at);
+  }
+  return text;
+}
+
 }  // namespace lowtide::lint

@@ -73,5 +73,7 @@ bool IsDataLoop(const Module& m, const Flow& flow, NodeId loop);
 bool IsCountName(std::string_view name);
 std::string Quoted(const Module& m, NodeId node);  // `text`, cut when long
 bool DerivesFromDataset(const Module& m, int cls);
+// The text of the class that starts at byte `start`, up to the next statement of the file, with members that were not parsed.
+std::string_view WholeClass(const Module& m, size_t start);
 
 }  // namespace lowtide::lint

@@ -2,21 +2,23 @@
 
 #include "lint/rules.h"
 
-// LT135: a torchmetrics metric that is read every epoch and never reset.
+// LT135: a metric, of torchmetrics or one that keeps lists itself, that is read again and again and never reset.
 namespace lowtide::lint {
 namespace {
 
 class Rule135 {
  public:
-  Rule135(const Scope& scope, Reporter& report) : m_(scope.module), report_(report) {}
+  Rule135(const Scope& scope, Reporter& report) : m_(scope.module), flow_(scope.flow), report_(report) {}
 
   void Run() {
-    if (!m_.Has(kA_compute) || m_.text().find("torchmetrics") == std::string_view::npos) return;
-    if (m_.text().find("reset") != std::string_view::npos || IsTestFile(m_.path())) return;
+    if (!m_.Has(kA_compute) || IsTestFile(m_.path())) return;
+    theirs_ = m_.text().find("torchmetrics") != std::string_view::npos && m_.text().find("reset") == std::string_view::npos;
+    own_ = !SomebodyResets();
+    if (!theirs_ && !own_) return;
     std::vector<Atom> metrics;
     for (NodeId id : m_.Nodes(Kind::kAssignment)) {
       NodeId left = m_.Child(id, Field::k_left), right = m_.Child(id, Field::k_right);
-      if (left && right && m_.Path(left) && BuildsMetric(right)) metrics.push_back(m_.Path(left));
+      if (left && right && m_.Path(left) && ((theirs_ && BuildsMetric(right)) || (own_ && BuildsOwn(right)))) metrics.push_back(m_.Path(left));
     }
     for (NodeId call : m_.Calls(kA_compute)) {
       Atom path = m_.Path(m_.Receiver(call));
@@ -25,6 +27,26 @@ class Rule135 {
   }
 
  private:
+  // `.reset()` of anything but an object's own.
+  bool SomebodyResets() const {
+    std::string_view text = m_.text();
+    for (size_t at = text.find(".reset("); at != text.npos; at = text.find(".reset(", at + 1)) {
+      if (at < 4 || text.substr(at - 4, 4) != "self") return true;
+    }
+    return false;
+  }
+
+  // A class of this file with update, compute and reset in fact or in effect, which keeps what it is given in lists.
+  bool BuildsOwn(NodeId value) const {
+    NodeId callee = m_.KindOf(value) == Kind::kCall ? m_.Callee(value) : 0;
+    if (!callee || m_.KindOf(callee) != Kind::kIdentifier) return false;
+    size_t start = m_.text().find("\nclass " + std::string(m_.Name(m_[callee].atom)));  // its members may not be parsed
+    if (start == std::string_view::npos) return false;
+    std::string_view text = WholeClass(m_, start + 1);
+    auto has = [&](std::string_view part) { return text.find(part) != text.npos; };
+    return has("def reset(self") && has("def compute(self") && (has(".append(") || has(".extend("));
+  }
+
   // A constructor of torchmetrics, also with .to(device) behind it.
   bool BuildsMetric(NodeId value) const {
     for (int hops = 0; value && m_.KindOf(value) == Kind::kCall && hops < 3; ++hops) {
@@ -47,7 +69,7 @@ class Rule135 {
   void Judge(NodeId call, Atom path) {
     for (NodeId loop = m_.EnclosingLoop(call); loop; loop = m_.EnclosingLoop(loop)) {
       if (ResetInside(m_, loop, path)) return;
-      if (IsEpochLoop(m_, loop) && FedIn(loop, path)) return Report(call);
+      if ((IsEpochLoop(m_, loop) || (own_ && IsTrainingLoop(m_, flow_, loop))) && FedIn(loop, path)) return Report(call);
     }
     int function = m_.FunctionOf(call), cls = m_.ClassOf(call);
     if (function <= 0 || cls < 0 || !m_.IsLightning(cls)) return;
@@ -78,7 +100,9 @@ class Rule135 {
   }
 
   const Module& m_;
+  const Flow& flow_;
   Reporter& report_;
+  bool theirs_ = false, own_ = false;
 };
 
 }  // namespace

@@ -35,21 +35,11 @@ bool DerivedInFile(const Module& m, Atom cls) {
   return false;
 }
 
-// The class's text up to the next statement of the file, with members that were not parsed.
-std::string_view WholeClass(const Module& m, const ClassInfo& cls) {
-  std::string_view text = m.text().substr(m[cls.node].start);
-  for (size_t at = text.find('\n'); at != text.npos; at = text.find('\n', at + 1)) {
-    char c = at + 1 < text.size() ? text[at + 1] : ' ';
-    if (c != ' ' && c != '\t' && c != '\n' && c != '\r' && c != '#' && c != ')') return text.substr(0, at);
-  }
-  return text;
-}
-
 // `self.name = nn.Linear(...)` in the constructor's own block, and `name` nowhere else in the file.
 NodeId UnreachedLayer(const Module& m, const ClassInfo& cls) {
   auto init = cls.methods.find(kA___init__);
   if (init == cls.methods.end() || cls.bases.size() != 1 || cls.bases[0] != kA_Module || DerivedInFile(m, cls.name)) return 0;
-  std::string_view body = WholeClass(m, cls);
+  std::string_view body = WholeClass(m, m[cls.node].start);
   if (body.find("def forward(") == body.npos) return 0;
   for (std::string_view sign : {"children", "_modules", "getattr", "__dict__", "vars(", "modules(", "jit"}) {
     if (body.find(sign) != body.npos) return 0;
