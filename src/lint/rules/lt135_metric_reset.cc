@@ -31,7 +31,9 @@ class Rule135 {
   bool SomebodyResets() const {
     std::string_view text = m_.text();
     for (size_t at = text.find(".reset("); at != text.npos; at = text.find(".reset(", at + 1)) {
-      if (at < 4 || text.substr(at - 4, 4) != "self") return true;
+      size_t line = text.find_first_not_of(" \t", text.rfind('\n', at) + 1);
+      std::string_view before = text.substr(line, at - line);
+      if (before != "self" && before.find_first_of(" #") == before.npos) return true;  // a statement, no prose
     }
     return false;
   }
