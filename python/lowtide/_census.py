@@ -15,8 +15,9 @@ from lowtide import _census_native, _holders
 
 try:
     from lowtide import _walk
-except ImportError:  # built without the extension, or for another interpreter
-    _walk = None
+    _missing = None
+except ImportError as refused:  # built without the extension, or for another interpreter
+    _walk, _missing = None, str(refused)
 
 _LEAST_STEPS = 8  # between two marks, for rates to mean something
 _LEAST_BYTES_PER_STEP = 16  # growth below this is noise of the interpreter's own
@@ -173,7 +174,7 @@ _learnt = [False]
 
 def _ready(state):
     if _walk is None:
-        state.trouble = "the extension lowtide._walk is missing for this interpreter"
+        state.trouble = f"the extension lowtide._walk is missing for this interpreter: {_missing}"
         return False
     if not _learnt[0] and "torch" in sys.modules and hasattr(sys.modules["torch"], "autograd"):
         _learnt[0] = True

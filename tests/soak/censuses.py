@@ -69,10 +69,12 @@ def disturb():
 def main():
     censuses = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     stop = threading.Event()
+    # The worker first: a process forked while a thread imports something waits for that thread's lock for ever.
+    batches = iter(DataLoader(Numbers(), batch_size=8, num_workers=1))
+    next(batches)
     threads = [threading.Thread(target=train, args=(stop, i), daemon=True) for i in range(3)]
     for thread in threads:
         thread.start()
-    batches = iter(DataLoader(Numbers(), batch_size=8, num_workers=1))
     census, begun, held = _census.Census(), time.time(), []
     census.first(0)
     for i in range(1, censuses + 1):
