@@ -131,6 +131,12 @@ class Rule106 {
     for (NodeId id = test; id < m_[test].last; ++id) {
       if (m_.KindOf(id) == Kind::kIdentifier && m_[id].atom != kA_self) flags.push_back(m_[id].atom);
     }
+    for (NodeId guard = GuardAround(m_, forward, body); guard; guard = GuardAround(m_, guard, body)) {  // that one only trains
+      NodeId condition = m_.Child(guard, Field::k_condition);
+      for (Atom flag : flags) {
+        if (condition && m_.Contains(condition, {flag})) return false;
+      }
+    }
     for (NodeId backward : m_.Calls({kA_backward, kA_manual_backward})) {
       if (!m_.Inside(backward, body)) continue;
       bool guarded = false;

@@ -14,12 +14,23 @@ class Rule124 {
       if (!m_.IsTorch(m_.Callee(call)) && m_.LastName(m_.Receiver(call)) != kA_torch) continue;
       if (m_.Receiver(call) && m_.LastName(m_.Receiver(call)) != kA_torch) continue;
       NodeId assignment = m_[call].parent;
-      if (m_.KindOf(assignment) != Kind::kAssignment) continue;
+      if (m_.KindOf(assignment) != Kind::kAssignment || ForTestOnly(call)) continue;
       Judge(call, assignment);
     }
   }
 
  private:
+  // `if args.phase != "train": checkpoint = ...`, `if args.evaluate:`: what trains is not reached from here.
+  bool ForTestOnly(NodeId call) const {
+    for (NodeId guard = GuardAround(m_, call, 0); guard; guard = GuardAround(m_, guard, 0)) {
+      NodeId condition = m_.Child(guard, Field::k_condition);
+      std::string_view text = condition ? m_.Text(condition) : std::string_view();
+      bool not_training = HasHint(text, {"train"}) && (text.find("!=") != text.npos || text.find("not ") != text.npos);
+      if (not_training || HasHint(text, {"evaluate", "eval_only", "test_only", "inference"})) return true;
+    }
+    return false;
+  }
+
   void Judge(NodeId call, NodeId assignment) {
     NodeId left = m_.Child(assignment, Field::k_left);
     if (!left || m_.KindOf(left) != Kind::kIdentifier) return;
