@@ -28,7 +28,7 @@ inline RunView SampleView(const std::string& source, uint64_t steps = 400) {
   view.seconds = 93;
   std::string print = finding::Fingerprint("LT201", {"train.history"});
   for (int rank : {0, 1}) {
-    view.ranks.push_back({rank, "trainer", 4100 + rank, steps, 93, "exit 0", 0, {{"validation", 150, 165}, {"validation", 300, 315}}});
+    view.ranks.push_back({rank, "trainer", 4100 + rank, "", steps, 93, "exit 0", 0, {{"validation", 150, 165}, {"validation", 300, 315}}});
     auto cpu = SampleSeries("cpu", rank, steps, 12e6, 40960, 3);
     cpu.capacity = 64e6;
     view.series.push_back(std::move(cpu));
