@@ -18,7 +18,7 @@ namespace lowtide::record {
 namespace {
 
 // Parts per million of the run's time, and what a run may use up at its start.
-constexpr Budget kHeapBudget(500, 12'000'000), kHostBudget(200, 4'000'000), kPythonBudget(300, 10'000'000),
+constexpr Budget kHeapBudget(800, 24'000'000), kHostBudget(200, 4'000'000), kPythonBudget(300, 10'000'000),
     kWorkerBudget(300, 5'000'000);
 // The interpreter counts its blocks by going through all of them: where that is slow, not at every step even at first.
 constexpr int64_t kSlowCountNs = 50'000;
