@@ -306,10 +306,10 @@ def _inside(store, wanted):
     return bool(outer) and (store.function == outer or store.function.startswith(outer + "."))
 
 
-def best(wanted, extra_files=()):
-    """(path, line, sure) of the statement that fits; (None, None, False): none does."""
+def best(wanted, extra_files=(), only=None):
+    """(path, line, sure) of the statement that fits, in the files `only` if given; (None, None, False): none does."""
     ranked = []
-    files = list(dict.fromkeys(list(extra_files) + user_files()))
+    files = only or list(dict.fromkeys(list(extra_files) + user_files()))
     for path in files:
         collected = scan(path, wanted["name"].lstrip("*"))
         for store in collected.stores if collected else ():
@@ -320,9 +320,11 @@ def best(wanted, extra_files=()):
     if not ranked:
         return None, None, False
     if -ranked[0][0] <= 20 and not wanted.get("alias"):  # no more than the line that makes it: it goes by other names
-        for name, is_attr in _aliases(wanted["name"], files):
+        local = wanted.get("first_line") and wanted.get("file")  # nothing in another file knows a variable of a function
+        near = [wanted["file"]] if local else files
+        for name, is_attr in _aliases(wanted["name"], near):
             path, line, sure = best({"name": name, "is_attr": is_attr, "container": wanted["container"], "alias": True,
-                                     "key": wanted.get("key")}, files)
+                                     "key": wanted.get("key")}, only=near)
             if path and not is_library(path):
                 return path, line, sure
     sure = len(ranked) == 1 or ranked[1][0] > ranked[0][0]

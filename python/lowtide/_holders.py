@@ -283,6 +283,8 @@ def _call_into(row):
         if names[i]["op"] != "attr" or not owner_file or not _holder_lines.is_library(owner_file):
             continue
         receiver = names[i - 1]["text"]
+        # Nothing in another file knows a variable of a function.
+        home = names[i - 1].get("file") if names[i - 1]["op"] in ("local", "closure") else None
         growing = _growing_methods(owner_file, {n["text"] for n in names[i:]})
         # What grows lies deeper than this attribute: what puts things into the attribute itself is not meant.
         setup = _growing_methods(owner_file, {names[i]["text"]}) if i + 1 < len(names) else set()
@@ -291,6 +293,7 @@ def _call_into(row):
             if methods is not None and not methods:
                 continue
             found = _holder_lines.calls(receiver=receiver, methods=methods)
+            found = [f for f in found if f[0] == home] or found
             found = [f for f in found if f[1].method not in setup and not f[1].method[0].isupper()]
             found = [f for f in found if f[1].method not in ("zero_grad", "step", "to", "train", "eval")] or found
             if found:
