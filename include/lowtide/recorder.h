@@ -11,7 +11,6 @@
 // throws, prints or allocates per step; a recorder that could not begin does nothing, and error() says why.
 #pragma once
 
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +23,7 @@
 #include <string>
 
 #include "lowtide/record/budget.h"
+#include "lowtide/record/figures.h"
 #include "lowtide/record/host.h"
 #include "lowtide/record/place.h"
 #include "lowtide/record/ring_writer.h"
@@ -88,7 +88,7 @@ class StepRecorder {
 
   record::RingWriter ring_;
   record::RingPlace place_;
-  record::Budget heap_{500, 12'000'000}, host_{200, 4'000'000};  // as a Python program's
+  record::Budget heap_ = record::kHeapBudget, host_ = record::kHostBudget;
   int (*devices_)(DeviceFigures*, int) noexcept = nullptr;
   record::Phase phase_ = record::Phase::kStep;
   uint64_t step_ = 0, stop_at_ = 0;
@@ -127,17 +127,10 @@ inline void StepRecorder::FillHeader(const RecorderOptions& options) noexcept {
   head->world_size = Number("WORLD_SIZE");
   head->start_wall_ns = record::WallNs();
   head->start_mono_ns = record::MonotonicNs();
-  const record::MemoryLimits limits = record::ReadLimits("", 0);
-  head->host_total_bytes = limits.host_total_bytes;
-  head->cgroup_limit_bytes = limits.cgroup_limit_bytes;
-  head->shm_total_bytes = record::ReadSpace("/dev/shm").total_bytes;
-  rlimit files{};
-  head->fd_limit = ::getrlimit(RLIMIT_NOFILE, &files) == 0 ? static_cast<int64_t>(files.rlim_cur) : record::kAbsent;
+  record::ReadMachine("", "/dev/shm", head);
   if (record::HeapKnown()) head->capabilities |= record::kCapMallinfo;
-  if (record::ReadStatm("", 0).rss_bytes != record::kAbsent) head->capabilities |= record::kCapProc;
   if (options.devices != nullptr) head->capabilities |= record::kCapDeviceStats;
   std::snprintf(head->torch_version, sizeof head->torch_version, "%s", options.library_version);
-  ::gethostname(head->hostname, sizeof head->hostname - 1);
   if (*options.program != 0) {
     std::snprintf(head->script, sizeof head->script, "%s", options.program);
   } else if (::readlink("/proc/self/exe", head->script, sizeof head->script - 1) < 0) {
@@ -190,11 +183,7 @@ inline void StepRecorder::Sample(record::StepRecord& record) noexcept {
     ++counters.samples_heap;
   }
   if (host_.Allows(now)) {
-    const ProcessFigures process = ReadStatm("", 0);
-    record.rss_bytes = process.rss_bytes;
-    record.shared_bytes = process.shared_bytes;
-    record.fds = CountDescriptors("", 0);
-    record.shm_used_bytes = ReadSpace("/dev/shm").used_bytes;
+    ReadProcess("", "/dev/shm", &record);
     const int64_t after = ThreadCpuNs();
     host_.Spend(now, after - at);
     at = after;
@@ -218,17 +207,10 @@ inline void StepRecorder::WriteDevices(const record::StepRecord& step) noexcept 
       std::memcpy(entry.name, device.name, sizeof entry.name);
       entry.used = 1;
     }
-    record::DeviceRecord record{};
-    record.step = step.step;
-    record.mono_ns = step.mono_ns;
-    record.type = entry.type;
-    record.index = entry.index;
-    record.phase = step.phase;
-    record.pool = static_cast<uint8_t>(i);
+    record::DeviceRecord record = record::DeviceRecordOf(step, entry, static_cast<uint32_t>(i));
     record.allocated_bytes = device.allocated;
     record.reserved_bytes = device.reserved;
     record.peak_bytes = device.peak;
-    record.used_bytes = record.total_bytes = record::kAbsent;
     ring_.Write(record);
   }
 }

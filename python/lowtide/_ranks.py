@@ -82,14 +82,10 @@ class Watch:
                 part.alive = False
                 part.failure = f"{type(error).__name__}: {error}"
                 _track.lose_mark()
-                if os.environ.get("LOWTIDE_RANKS_DEBUG"):
-                    import traceback
-
-                    traceback.print_exc()
         return None
 
     def before_step(self, optimizer, args, kwargs):
-        step = _marks.state.steps + 1
+        step = self.step()
         for part in self.parts[:-1]:  # the last one only counts waits
             self.call(part, "before_step", optimizer, step)
 
@@ -103,16 +99,12 @@ class Watch:
         for part in self.parts:
             self.call(part, "end")
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        self.facts.write("end", step=_marks.state.steps, backwards=self.backwards, joined=_joined(),
+        self.facts.write("end", step=_marks.state.steps, backwards=self.backwards, joined=_join_used,
                          error=f"{type(error).__name__}: {error}"[:300] if error is not None else None)
         self.sink.flush()
 
 
 _join_used = False
-
-
-def _joined():
-    return _join_used
 
 
 def _noted_join(*args):

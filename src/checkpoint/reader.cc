@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/crc32c.h"
+#include "lowtide/crc32c.h"
 #include "base/error.h"
 
 namespace lowtide::checkpoint {

@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "checkpoint/format.h"
+#include "lowtide/checkpoint/format.h"
 
 namespace lowtide::checkpoint {
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "base/crc32c.h"
+#include "lowtide/crc32c.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "checkpoint/reader.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/format.h"
+#include "lowtide/checkpoint/format.h"
 
 namespace lowtide::checkpoint {
 

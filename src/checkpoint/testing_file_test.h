@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "checkpoint/format.h"
+#include "lowtide/checkpoint/format.h"
 #include "lowtide/crc32c.h"
 
 namespace lowtide::checkpoint {

@@ -8,8 +8,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
+#include <optional>
+#include <string_view>
 
-#include "record/host.h"
+#include "lowtide/record/host.h"
 
 namespace lowtide::cli {
 namespace {
@@ -21,16 +23,16 @@ std::string FileFor(const std::filesystem::path& folder, const char* host) {
   return (folder / fmt::format("driver-{}.csv", host[0] ? host : "host")).string();
 }
 
-// CUDA_VISIBLE_DEVICES of a process as it was started; null in `found` when it is not set or cannot be seen.
-std::unique_ptr<std::string> VisibleOf(int pid) {
+// CUDA_VISIBLE_DEVICES of a process as it was started; none when it is not set or cannot be seen.
+std::optional<std::string> VisibleOf(int pid) {
   std::ifstream file(fmt::format("/proc/{}/environ", pid), std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   constexpr std::string_view kName = "CUDA_VISIBLE_DEVICES=";
   for (size_t at = 0; at < text.size(); at = text.find('\0', at) + 1) {
-    if (text.compare(at, kName.size(), kName) == 0) return std::make_unique<std::string>(text.c_str() + at + kName.size());
+    if (text.compare(at, kName.size(), kName) == 0) return text.c_str() + at + kName.size();
     if (text.find('\0', at) == std::string::npos) break;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 bool UsesDevice(const record::Ring& ring) {
@@ -44,20 +46,28 @@ void DriverLog::Look(const std::vector<record::Ring*>& rings) noexcept {
   const int64_t now = record::MonotonicNs();
   if (now < next_ns_) return;
   try {
-    for (const record::Ring* ring : rings) {
-      if (!UsesDevice(*ring) || ring->steps().empty()) continue;
-      if (!tried_) driver_ = record::Nvml::Load();
-      tried_ = true;
-      if (!driver_) return;
-      next_ns_ = now + kEveryNs;
-      Write(*ring, driver_->Read());
-    }
+    std::vector<record::Ring*> users;
+    std::copy_if(rings.begin(), rings.end(), std::back_inserter(users),
+                 [](const record::Ring* ring) { return UsesDevice(*ring) && !ring->steps().empty(); });
+    if (users.empty()) return;
+    next_ns_ = now + kEveryNs;
+    if (!tried_) driver_ = record::Nvml::Load();
+    tried_ = true;
+    if (!driver_) return;
+    const std::vector<record::GpuFigures> devices = driver_->Read();
+    std::string lines;
+    for (const record::Ring* ring : users) lines += Lines(*ring, devices);
+    if (lines.empty()) return;
+    const int fd = ::open(FileFor(folder_, users[0]->header().hostname).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0) return;
+    [[maybe_unused]] const ssize_t written = ::write(fd, lines.data(), lines.size());
+    ::close(fd);
   } catch (const std::exception&) {
-    next_ns_ = now + kEveryNs;  // the folder went away: the rings tell what there is to tell
+    next_ns_ = now + kEveryNs;  // no memory just now; the rings tell what there is to tell
   }
 }
 
-void DriverLog::Write(const record::Ring& ring, const std::vector<record::GpuFigures>& devices) {
+std::string DriverLog::Lines(const record::Ring& ring, const std::vector<record::GpuFigures>& devices) {
   const auto named = VisibleOf(ring.header().pid);
   const std::vector<size_t> visible = record::VisibleDevices(named ? named->c_str() : nullptr, devices);
   std::string lines;
@@ -67,11 +77,7 @@ void DriverLog::Write(const record::Ring& ring, const std::vector<record::GpuFig
     if (gpu.used_bytes == record::kAbsent) continue;
     lines += fmt::format("{},{},{},{},{}\n", record::MonotonicNs(), ring.header().pid, entry.index, gpu.used_bytes, gpu.total_bytes);
   }
-  if (lines.empty()) return;
-  const int fd = ::open(FileFor(folder_, ring.header().hostname).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (fd < 0) return;
-  [[maybe_unused]] const ssize_t written = ::write(fd, lines.data(), lines.size());
-  ::close(fd);
+  return lines;
 }
 
 std::vector<DriverSample> DriverReader::Read(const record::Ring& ring) {

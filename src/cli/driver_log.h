@@ -29,7 +29,7 @@ class DriverLog {
   void Look(const std::vector<record::Ring*>& rings) noexcept;
 
  private:
-  void Write(const record::Ring& ring, const std::vector<record::GpuFigures>& devices);
+  static std::string Lines(const record::Ring& ring, const std::vector<record::GpuFigures>& devices);
 
   std::string folder_;
   std::unique_ptr<record::Nvml> driver_;

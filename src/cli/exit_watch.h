@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "record/ring_reader.h"
+#include "report/phrases.h"
 #include "verdict/judgement.h"
 
 namespace lowtide::cli {
@@ -15,7 +16,7 @@ namespace lowtide::cli {
 class ExitWatch {
  public:
   // `share` of the tightest limit (host, cgroup, device) at which to end; 0: never.
-  explicit ExitWatch(double share) : share_(share) {}
+  ExitWatch(double share, const std::string& lang) : share_(share), words_(lang) {}
 
   // `rings`: of all ranks on this machine, as of now. Looks once a second. Returns why the run was asked to
   // end, at the one call that did it; else "".
@@ -24,9 +25,11 @@ class ExitWatch {
   std::string Leak(const std::vector<record::Ring*>& rings, const verdict::Judgement& judgement);
 
  private:
-  std::string Ask(const std::vector<record::Ring*>& rings, record::StopReason reason, std::string why);
+  // The step at which all ranks were asked to end; 0: nothing trains yet.
+  uint64_t Ask(const std::vector<record::Ring*>& rings, record::StopReason reason);
 
   double share_;
+  report::Words words_;
   bool asked_ = false;
   std::chrono::steady_clock::time_point next_{};
 };
@@ -36,6 +39,6 @@ struct TightestLimit {
   double share = 0;
   std::string name;
 };
-TightestLimit FindTightest(const std::vector<record::Ring*>& rings, const char* proc_root = "");
+TightestLimit FindTightest(const std::vector<record::Ring*>& rings, const report::Words& words, const char* proc_root = "");
 
 }  // namespace lowtide::cli

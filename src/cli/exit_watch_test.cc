@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "record/ring_writer.h"
+#include "lowtide/record/ring_writer.h"
 
 namespace lowtide::cli {
 namespace {
@@ -59,22 +59,22 @@ class ExitWatchTest : public ::testing::Test {
 };
 
 TEST_F(ExitWatchTest, TheTightestLimitIsTheOneNearestToFull) {
-  TightestLimit host = FindTightest({ring_.get()}, folder_.c_str());
+  TightestLimit host = FindTightest({ring_.get()}, report::Words("en"), folder_.c_str());
   EXPECT_NEAR(host.share, 0.4, 1e-9);
   EXPECT_NE(host.name.find("host"), std::string::npos);
   Device(900, 1000);
-  TightestLimit device = FindTightest({ring_.get()}, folder_.c_str());
+  TightestLimit device = FindTightest({ring_.get()}, report::Words("en"), folder_.c_str());
   EXPECT_NEAR(device.share, 0.9, 1e-9);  // what the allocator holds free is not in use
   EXPECT_NE(device.name.find("device 3"), std::string::npos);
 }
 
 TEST_F(ExitWatchTest, ADeviceOfUnknownSizeIsNoLimit) {
   Device(900, record::kAbsent);
-  EXPECT_NEAR(FindTightest({ring_.get()}, folder_.c_str()).share, 0.4, 1e-9);
+  EXPECT_NEAR(FindTightest({ring_.get()}, report::Words("en"), folder_.c_str()).share, 0.4, 1e-9);
 }
 
 TEST_F(ExitWatchTest, AsksOnceAndAheadOfTheSteps) {
-  ExitWatch watch(1e-6);  // of this machine
+  ExitWatch watch(1e-6, "en");  // of this machine
   EXPECT_NE(watch.Look({ring_.get()}), "");
   EXPECT_GE(Control().stop_at_step, 10u + 50u);  // half a second
   EXPECT_EQ(Control().stop_reason, static_cast<uint64_t>(record::StopReason::kMemory));
@@ -85,7 +85,7 @@ TEST_F(ExitWatchTest, AsksOnceAndAheadOfTheSteps) {
 
 TEST_F(ExitWatchTest, ALeakEndsTheRunOnlyNearTheEnd) {
   verdict::Judgement leak;
-  ExitWatch watch(0.999999);
+  ExitWatch watch(0.999999, "en");
   EXPECT_EQ(watch.Leak({ring_.get()}, leak), "");  // no limit known
   leak.steps_to_oom = 60'000;                      // ten minutes
   EXPECT_EQ(watch.Leak({ring_.get()}, leak), "");
@@ -95,7 +95,7 @@ TEST_F(ExitWatchTest, ALeakEndsTheRunOnlyNearTheEnd) {
 }
 
 TEST_F(ExitWatchTest, WithoutAShareNothingIsAsked) {
-  ExitWatch watch(0);
+  ExitWatch watch(0, "en");
   verdict::Judgement leak;
   leak.steps_to_oom = 1;
   EXPECT_EQ(watch.Look({ring_.get()}) + watch.Leak({ring_.get()}, leak), "");

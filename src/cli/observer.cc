@@ -42,12 +42,14 @@ void Observer::Poll() noexcept {
       // The ring went away or is being replaced; the report at the end reads it again.
     }
   }
-  driver_.Look(Rings());
-  if (options_.exit_at > 0) EndEarly(exit_.Look(Rings()));
-  if (ranks_.size() < 2) return;
-  std::vector<const record::Ring*> rings;
-  for (const auto& [pid, rank] : ranks_) rings.push_back(&rank->ring);
-  together_.Look(rings);
+  try {
+    const std::vector<record::Ring*> rings = Rings();
+    driver_.Look(rings);
+    EndEarly(exit_.Look(rings));
+    if (rings.size() > 1) together_.Look({rings.begin(), rings.end()});
+  } catch (const std::exception&) {
+    // As above; the next poll tries again.
+  }
 }
 
 void Observer::FindRings() {
@@ -96,7 +98,7 @@ void Observer::Alarm(Rank& rank, const std::vector<verdict::Judgement>& judgemen
   report::Words words(options_.lang);
   for (const auto& judgement : judgements) {
     bool certain = judgement.kind == verdict::Kind::kLeak && judgement.alarm && judgement.pool != "host";
-    if (certain && options_.exit_at > 0) EndEarly(exit_.Leak(Rings(), judgement));
+    if (certain) EndEarly(exit_.Leak(Rings(), judgement));
     if (!certain || !options_.alarms || !rank.alarmed.insert(judgement.pool).second) continue;
     std::string left = judgement.steps_to_oom
                            ? words.Say(report::Phrase::kAlarmLeft, FormatCount(static_cast<uint64_t>(std::max(0.0, *judgement.steps_to_oom))))
@@ -115,7 +117,7 @@ std::vector<record::Ring*> Observer::Rings() const {
 
 void Observer::EndEarly(const std::string& why) const {
   if (why.empty() || !options_.alarms) return;
-  fmt::print(stderr, "{} {}\n", terminal_.Red("lowtide:"), report::Words(options_.lang).Say(report::Phrase::kEndsEarly, why));
+  fmt::print(stderr, "{} {}\n", terminal_.Red("lowtide:"), why);
 }
 
 }  // namespace lowtide::cli

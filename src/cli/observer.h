@@ -30,7 +30,7 @@ class Observer {
  public:
   Observer(std::string folder, ObserverOptions options, Terminal terminal)
       : folder_(std::move(folder)), options_(options), terminal_(terminal),
-        exit_(options.exit_at), driver_(folder_), together_(folder_, options_.alarms, terminal_, options_.lang) {}
+        exit_(options.exit_at, options.lang), driver_(folder_), together_(folder_, options_.alarms, terminal_, options_.lang) {}
 
   // Does what is due now; call it every few milliseconds. Never throws: a rank that cannot be read is left alone.
   void Poll() noexcept;

@@ -7,10 +7,10 @@
 #include <cstring>
 #include <string>
 
-#include "base/crc32c.h"
+#include "lowtide/crc32c.h"
 #include "base/error.h"
 #include "checkpoint/reader.h"
-#include "checkpoint/writer.h"
+#include "lowtide/checkpoint/file_writer.h"
 #include "python/guard.h"
 
 namespace lowtide::python {

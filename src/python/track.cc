@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "record/host.h"
+#include "lowtide/record/host.h"
 #include "record/recorder.h"
 #include "record/tracker.h"
 

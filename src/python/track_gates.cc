@@ -35,7 +35,7 @@ PyObject* Settle(Gate* self, PyObject* result) {
     Py_RETURN_NONE;
   }
   if (!PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
-  if (Py_TYPE(self->state) != guard_type && !PyType_IsSubtype(Py_TYPE(self->state), guard_type)) {
+  if (!PyObject_TypeCheck(self->state, guard_type)) {
     PyErr_Clear();
     Recorder::Get().LoseMark();
     Py_RETURN_NONE;

@@ -1,4 +1,4 @@
-#include "record/host.h"
+#include "lowtide/record/host.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "record/budget.h"
+#include "lowtide/record/budget.h"
 
 namespace lowtide::record {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "record/ring_format.h"
+#include "lowtide/record/ring_format.h"
 
 namespace lowtide::record {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "record/ring_reader.h"
-#include "record/ring_writer.h"
+#include "lowtide/record/ring_writer.h"
 
 namespace lowtide::record {
 

@@ -1,7 +1,6 @@
 #include "record/recorder.h"
 
 #include <pthread.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,16 +9,15 @@
 #include <cstring>
 
 #include "record/got.h"
-#include "record/host.h"
+#include "lowtide/record/figures.h"
+#include "lowtide/record/host.h"
 #include "record/looks.h"
 #include "record/tracker.h"
 
 namespace lowtide::record {
 namespace {
 
-// Parts per million of the run's time, and what a run may use up at its start.
-constexpr Budget kHeapBudget(800, 24'000'000), kHostBudget(200, 4'000'000), kPythonBudget(300, 10'000'000),
-    kWorkerBudget(300, 5'000'000);
+constexpr Budget kPythonBudget(300, 10'000'000), kWorkerBudget(300, 5'000'000);
 // The interpreter counts its blocks by going through all of them: where that is slow, not at every step even at first.
 constexpr int64_t kSlowCountNs = 50'000;
 constexpr uint64_t kSlowCountEvery = 8;
@@ -72,19 +70,12 @@ void Recorder::FillHeader(const RecorderOptions& options) noexcept {
   head->rank = head->local_rank = head->world_size = -1;
   head->start_wall_ns = WallNs();
   head->start_mono_ns = MonotonicNs();
-  const MemoryLimits limits = ReadLimits(proc_root_, 0);
-  head->host_total_bytes = limits.host_total_bytes;
-  head->cgroup_limit_bytes = limits.cgroup_limit_bytes;
-  head->shm_total_bytes = ReadSpace(shm_space_).total_bytes;
-  rlimit files{};
-  head->fd_limit = ::getrlimit(RLIMIT_NOFILE, &files) == 0 ? static_cast<int64_t>(files.rlim_cur) : kAbsent;
+  ReadMachine(proc_root_, shm_space_, head);
   if (HeapKnown() && options.heap) head->capabilities |= kCapMallinfo;
   if (options.python_blocks != nullptr) head->capabilities |= kCapPythonBlocks;
-  if (ReadStatm(proc_root_, 0).rss_bytes != kAbsent) head->capabilities |= kCapProc;
   Copy(head->python_version, options.python_version);
   Copy(head->torch_version, options.torch_version);
   Copy(head->script, options.script);
-  ::gethostname(head->hostname, sizeof(head->hostname) - 1);
 }
 
 int Recorder::OpenFile() noexcept {
@@ -191,11 +182,7 @@ void Recorder::SampleHost(StepRecord& record) noexcept {
     python_cost_ns_ = spend(python_budget_, counters.samples_python);
   }
   if (host) {
-    const ProcessFigures process = ReadStatm(proc_root_, 0);
-    record.rss_bytes = process.rss_bytes;
-    record.shared_bytes = process.shared_bytes;
-    record.fds = CountDescriptors(proc_root_, 0);
-    record.shm_used_bytes = ReadSpace(shm_space_).used_bytes;
+    ReadProcess(proc_root_, shm_space_, &record);
     spend(host_budget_, counters.samples_host);
     if (const uint64_t loaded = LoadedLibraries(); loaded != libraries_) {
       Start(options_);
@@ -245,19 +232,12 @@ bool Recorder::WriteDevices(const StepRecord& step) noexcept {
   uint32_t pool = 0;
   for (; pool < kMaxDevices && ReadDevice(pool, &figures); ++pool) {
     const DeviceEntry& entry = ring_.header()->devices[pool];
-    DeviceRecord record{};
-    record.step = step.step;
-    record.mono_ns = step.mono_ns;
-    record.type = entry.type;
-    record.index = entry.index;
-    record.phase = step.phase;
-    record.pool = static_cast<uint8_t>(pool);
+    DeviceRecord record = DeviceRecordOf(step, entry, pool);
     record.ooms = figures.ooms;
     record.allocated_bytes = figures.allocated;
     record.reserved_bytes = figures.reserved;
     record.peak_bytes = figures.peak;
     record.blocks = figures.blocks;
-    record.used_bytes = record.total_bytes = kAbsent;
     ring_.Write(record);
   }
   const bool more = pool > devices_;
@@ -406,9 +386,7 @@ void Recorder::Exit(ExitState state, int code) noexcept {
 void Recorder::ForkChild() noexcept {
   Recorder& self = Get();
   if (!self.started_) return;
-  const FileHeader* parent = self.ring_.header();
-  const uint64_t capabilities = parent->capabilities & ~static_cast<uint64_t>(kCapRingInShm);
-  const FileHeader* old = parent;
+  const FileHeader* old = self.ring_.header();
   self.ring_.Abandon();
   self.place_ = RingPlace();
   self.named_rank_ = -1;
@@ -429,7 +407,7 @@ void Recorder::ForkChild() noexcept {
   head->cgroup_limit_bytes = old->cgroup_limit_bytes;
   head->shm_total_bytes = old->shm_total_bytes;
   head->fd_limit = old->fd_limit;
-  head->capabilities = capabilities;
+  head->capabilities = old->capabilities & ~static_cast<uint64_t>(kCapRingInShm);
   std::memcpy(head->python_version, old->python_version, sizeof(head->python_version));
   std::memcpy(head->torch_version, old->torch_version, sizeof(head->torch_version));
   std::memcpy(head->hostname, old->hostname, sizeof(head->hostname));

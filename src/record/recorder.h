@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "record/budget.h"
-#include "record/place.h"
-#include "record/ring_writer.h"
+#include "lowtide/record/budget.h"
+#include "lowtide/record/place.h"
+#include "lowtide/record/ring_writer.h"
 
 namespace lowtide::record {
 

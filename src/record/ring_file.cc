@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "record/run_folder.h"
-#include "record/slot.h"
+#include "lowtide/record/slot.h"
 
 namespace lowtide::record {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "record/ring_format.h"
+#include "lowtide/record/ring_format.h"
 
 namespace lowtide::record {
 

@@ -15,7 +15,7 @@
 #include "record/ledger_reader.h"
 #include "record/looks.h"
 #include "record/ring_file.h"
-#include "record/slot.h"
+#include "lowtide/record/slot.h"
 
 namespace lowtide::record {
 namespace {

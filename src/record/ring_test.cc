@@ -14,11 +14,11 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "record/place.h"
+#include "lowtide/record/place.h"
 #include "record/ring_reader.h"
-#include "record/ring_writer.h"
+#include "lowtide/record/ring_writer.h"
 #include "record/run_folder.h"
-#include "record/slot.h"
+#include "lowtide/record/slot.h"
 
 namespace lowtide::record {
 namespace {

@@ -9,9 +9,9 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "record/place.h"
+#include "lowtide/record/place.h"
 #include "record/ring_reader.h"
-#include "record/ring_writer.h"
+#include "lowtide/record/ring_writer.h"
 
 namespace lowtide::record {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "record/ring_writer.h"
+#include "lowtide/record/ring_writer.h"
 
 namespace lowtide::record {
 

@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "record/recorder.h"
-#include "record/ring_writer.h"
-#include "record/slot.h"
+#include "lowtide/record/ring_writer.h"
+#include "lowtide/record/slot.h"
 #include "record/tracker.h"
 
 namespace lowtide::record {

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/crc32c.h"
+#include "lowtide/crc32c.h"
 #include "base/error.h"
 
 namespace lowtide::report {

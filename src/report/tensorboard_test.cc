@@ -6,7 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/crc32c.h"
+#include "lowtide/crc32c.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
 

@@ -22,7 +22,7 @@
 
 #include "record/ledger.h"
 #include "record/looks.h"
-#include "record/ring_writer.h"
+#include "lowtide/record/ring_writer.h"
 
 namespace {
 

@@ -19,38 +19,10 @@ import weakref
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: holders of tensors cannot be tried")
 np = pytest.importorskip("numpy", reason="numpy is not installed")
-pytest.importorskip("lowtide._walk", reason="the extension lowtide._walk is not built for this interpreter")
-from lowtide._census import Census  # noqa: E402
+from growing import STEPS, Kinds, grown, tensor, text, torch  # noqa: E402
 
-STEPS = 30
-KINDS = {}
-
-
-def kind(function):
-    KINDS[function.__name__] = function
-    return function
-
-
-def tensor():
-    return torch.zeros(256)
-
-
-def grown(step, steps=STEPS, warm_up=10):
-    census = Census()
-    for _ in range(warm_up):
-        step()
-    assert census.first(0), census.trouble
-    for _ in range(steps):
-        step()
-    rows = census.second(steps)
-    assert census.trouble is None, census.trouble
-    return rows
-
-
-def text(row):
-    return f"{row['path']} {row['root']}"
+KINDS = kind = Kinds()
 
 
 GLOBAL_HISTORY = {"loss": []}

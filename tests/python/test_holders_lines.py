@@ -23,21 +23,9 @@ import weakref
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: holders of tensors cannot be tried")
-pytest.importorskip("lowtide._walk", reason="the extension lowtide._walk is not built for this interpreter")
-from lowtide._census import Census  # noqa: E402
+from growing import Kinds, grown, tensor, text, torch
 
-STEPS = 30
-KINDS = {}
-
-
-def kind(function):
-    KINDS[function.__name__] = function
-    return function
-
-
-def tensor():
-    return torch.zeros(256)
+KINDS = kind = Kinds()
 
 
 @kind
@@ -221,16 +209,9 @@ def wanted_line(function):
 @pytest.mark.parametrize("name", KINDS)
 def test_the_holder_and_the_line_are_named(name):
     step, words = KINDS[name]()
-    census = Census()
-    for _ in range(10):
-        step()
-    assert census.first(0), census.trouble
-    for _ in range(STEPS):
-        step()
-    rows = census.second(STEPS)
-    assert census.trouble is None, census.trouble
+    rows = grown(step)
     assert rows, "nothing grew"
     first = rows[0]
-    named = [f"{row['path']} {row['root']}" for row in rows[:4]]
+    named = [text(row) for row in rows[:4]]
     assert any(word in named[0] for word in words), named
     assert (first["file"], first["line"]) == (__file__, wanted_line(KINDS[name])), named[0]

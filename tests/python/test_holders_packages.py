@@ -7,9 +7,7 @@ import sys
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-pytest.importorskip("lowtide._walk", reason="the extension lowtide._walk is not built for this interpreter")
-from lowtide._census import Census  # noqa: E402
+from growing import grown, text, torch
 
 if os.environ.get("LOWTIDE_TEST_PACKAGES"):
     sys.path.append(os.environ["LOWTIDE_TEST_PACKAGES"])
@@ -19,22 +17,10 @@ def package(name):
     return pytest.importorskip(name, reason=f"the package {name} is not installed")
 
 
-def grown(step, steps=24, warm_up=8):
-    census = Census()
-    for _ in range(warm_up):
-        step()
-    assert census.first(0), census.trouble
-    for _ in range(steps):
-        step()
-    rows = census.second(steps)
-    assert census.trouble is None, census.trouble
-    return rows
-
-
 def expect(rows, word, source=None):
     assert rows, "nothing grew"
     first = rows[0]
-    assert word in f"{first['path']} {first['root']}", [(row["path"], row["bytes_per_step"]) for row in rows[:4]]
+    assert word in text(first), [(row["path"], row["bytes_per_step"]) for row in rows[:4]]
     if source:
         assert first["file"] == __file__, (first["file"], first["line"])
         assert source in open(__file__).read().splitlines()[first["line"] - 1]

@@ -30,7 +30,8 @@ def test_includes_follow_the_arrows(module):
         if path.relative_to(SRC).parts[0] != module:
             continue
         for name in includes(path):
-            target = name.split("/")[0]
+            # A public header belongs to a folder as well.
+            target = "base" if name == "lowtide/crc32c.h" else name.removeprefix("lowtide/").split("/")[0]
             if target in BELOW and target != module and target not in BELOW[module]:
                 wrong.append(f"{path.relative_to(ROOT)} includes {name}")
     assert not wrong, "\n".join(wrong)

@@ -25,4 +25,7 @@ class Budget {
   int64_t share_ = 1000, credit_ns_ = 0, next_ns_ = 0;
 };
 
+// The same for every program that is recorded: parts per million of the run's time, and what it may use up at its start.
+inline constexpr Budget kHeapBudget(800, 24'000'000), kHostBudget(200, 4'000'000);
+
 }  // namespace lowtide::record

@@ -1,3 +1,0 @@
-#pragma once
-
-#include "lowtide/crc32c.h"

@@ -1,3 +1,0 @@
-#pragma once
-
-#include "lowtide/checkpoint/file_writer.h"

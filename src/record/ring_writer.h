@@ -1,3 +1,0 @@
-#pragma once
-
-#include "lowtide/record/ring_writer.h"
