@@ -225,7 +225,9 @@ class AutoGuard(_track.GuardState):
 
     def _no_gradients(self, watched):
         if self.backwards > self.backwards_at_step:
-            for item in self.events.empty_step(watched, self.site):
+            # Where nothing is looked at, no backward told its line: the step's own then.
+            site = self.site or self.user_place(sys._getframe(1))[:2]
+            for item in self.events.empty_step(watched, site):
                 self.sink.add(item)
 
     def _bad_gradients(self, parameters, found, rules):

@@ -12,7 +12,8 @@ What it is told comes from the environment, set by ``lowtide run``:
     LOWTIDE_FORCE_TABLE 1: remember block sizes in a table (to try the fallback)
 
 ``census_hooks`` are called, ``hook(number)``, on the training thread at the step boundary after the outside asked for a
-census; without any, ``lowtide._census`` is looked for.
+census; without any, ``lowtide._census`` is looked for. A hook that returns a function is called again at the step boundary
+where that function says True.
 """
 import atexit
 import os
@@ -50,13 +51,22 @@ def _loaded(loader, ok):
 
 
 def shm_prefix(directory):
-    """How the run's files in /dev/shm begin: FNV-1a of the folder's real path, and the host (as record/run_folder.cc has it)."""
+    """How the run's files in /dev/shm begin: FNV-1a of the folder's real path, the host, and which /dev/shm it is (as
+    include/lowtide/record/shm_name.h has it)."""
     value = 14695981039346656037
     for byte in os.fsencode(os.path.realpath(directory)):
         value = (value ^ byte) * 1099511628211 & 0xFFFFFFFFFFFFFFFF
+    try:
+        device = os.stat("/dev/shm").st_dev
+    except OSError:
+        device = 0
+    return f"lowtide-{value:016x}-{host_name()}~{device:x}-"
+
+
+def host_name():
+    """This machine's name as it stands in names of files."""
     plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"
-    host = "".join(c if c in plain else "_" for c in os.uname().nodename[:32])
-    return f"lowtide-{value:016x}-{host}-"
+    return "".join(c if c in plain else "_" for c in os.uname().nodename[:32])
 
 
 def start():
@@ -105,7 +115,8 @@ def _script():
 
 def in_multiprocessing_child():
     """Whether multiprocessing made this process; what it is for shows only when it trains."""
-    if "--multiprocessing-fork" in getattr(sys, "orig_argv", sys.argv):
+    words = getattr(sys, "orig_argv", sys.argv)
+    if "--multiprocessing-fork" in words or any("multiprocessing.forkserver" in word for word in words):
         return True
     module = sys.modules.get("multiprocessing.process")
     return module is not None and module.parent_process() is not None
@@ -209,6 +220,7 @@ def _first_step():
     who = _rank()
     track.set_rank(*who)
     track.set_role(ROLE_TRAINER)
+    _watch_silent_devices()
     if (who[2] or 0) > 1 and os.environ.get("LOWTIDE_MARKS") != "0":
         from lowtide import _ranks
 
@@ -217,6 +229,31 @@ def _first_step():
         from multiprocessing.util import Finalize
 
         Finalize(None, at_exit, exitpriority=-1000)
+
+
+def _watch_silent_devices():
+    """Allocators that report no blocks (backend cudaMallocAsync, a PyTorch without the slot) are asked for their totals."""
+    torch = sys.modules["torch"]
+    if getattr(torch.version, "cuda", None) or getattr(torch.version, "hip", None):
+        track.set_device_stats(_device_stats)
+
+
+_peaks = {}  # by device: PyTorch's peak is of the whole run, until the script resets it
+
+
+def _device_stats():
+    cuda, rows = sys.modules["torch"].cuda, []
+    if not cuda.is_initialized():
+        return rows
+    for index in range(cuda.device_count()):
+        stats = cuda.memory_stats_as_nested_dict(index)
+        held, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]["current"]
+        if not reserved and index not in _peaks:
+            continue
+        peak = held["peak"] if held["peak"] > _peaks.get(index, 0) else held["current"]
+        _peaks[index] = held["peak"]
+        rows.append((1, index, held["current"], reserved, peak, stats.get("allocation", {}).get("all", {}).get("current", 0)))
+    return rows
 
 
 def _describe_devices():
@@ -232,23 +269,44 @@ def _describe_devices():
             pass  # the size stays unknown: `--capacity` tells it
 
 
+_waiting = []  # (hook, ready) of a census whose arithmetic goes on beside the training; ready() says when that is over
+
+
 def _census():
+    if not all(_is_over(ready) for _, ready in _waiting):
+        return
     number, begun, status = track.census_request(), time.monotonic_ns(), 0
+    census = sys.modules.get("lowtide._census")
+    track.census_begins(*(census.census.taken_beside() if census is not None else ()))
     if os.environ.get("LOWTIDE_CENSUS") == "0" or is_worker:
         status = -1
     else:
-        hooks = census_hooks or _default_census()
+        hooks = [hook for hook, _ in _waiting] or census_hooks or _default_census()
+        _waiting.clear()
         status = 0 if hooks else -1
         for hook in hooks:
             try:
-                hook(number)
+                ready = hook(number)
+                if callable(ready):
+                    _waiting.append((hook, ready))
             except Exception:
                 status = -2
-    track.census_done(number, time.monotonic_ns() - begun, status)
+    if _waiting:
+        track.census_paused(time.monotonic_ns() - begun)
+    else:
+        track.census_done(number, time.monotonic_ns() - begun, status)
+
+
+def _is_over(ready):
+    try:
+        return ready()
+    except Exception:
+        return True  # the hook will say what is wrong
 
 
 def _default_census():
-    """The first request remembers what is alive, the second names what appeared since and stayed."""
+    """The first request remembers what is alive, the second names what appeared since and stayed: of a large process in
+    two pauses, with the arithmetic between them beside the training."""
     try:
         from lowtide._census import census, first, write
     except ImportError:
@@ -257,9 +315,11 @@ def _default_census():
     def take(number):
         if number == 1:
             first(track.figures()["step"])
-        else:
-            census.second(track.figures()["step"])
+            return None
+        waiting = census.begin(track.figures()["step"]) if census.pending is None else census.finish()
+        if not waiting:
             write(os.environ["LOWTIDE_RUN_DIR"])
+        return waiting
 
     return [take]
 
@@ -273,10 +333,21 @@ def _stop():
     leaving = sys.modules.get("lowtide.exit")
     if why != "asked" and leaving is not None and leaving.ask(why):
         return
+    _look_again()
     code = 0 if why == "asked" else 143
     track.event(EVENT_STOP, code, None, "asked to end at this step" if code == 0 else f"ended before memory runs out: {why}")
     note_exit(EXIT_STOPPED, code)
     raise StopRun(code)
+
+
+def _look_again():
+    """Who holds what grew, while the script's functions still have their variables."""
+    census = sys.modules.get("lowtide._census")
+    try:
+        if census is not None:
+            census.last_chance()
+    except Exception:
+        pass
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------
@@ -315,7 +386,8 @@ def _is_oom(error):
 def _after_fork():
     global _is_child, _stepped, _exit_noted, is_worker
     _is_child, _stepped, _exit_noted, is_worker = True, False, False, False
-    for name in ("lowtide._marks", "lowtide._ranks"):
+    _waiting.clear()
+    for name in ("lowtide._marks", "lowtide._ranks", "lowtide._census"):
         module = sys.modules.get(name)
         if module is not None:
             module.after_fork()

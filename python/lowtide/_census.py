@@ -21,6 +21,8 @@ except ImportError as refused:  # built without the extension, or for another in
 
 _LEAST_STEPS = 8  # between two marks, for rates to mean something
 _LEAST_BYTES_PER_STEP = 16  # growth below this is noise of the interpreter's own
+_MOST_ROWS = 96
+_TWO_PAUSES_FROM = 500_000  # objects: below it the second census takes less than a tenth of a second anyway
 
 
 class Census:
@@ -29,11 +31,14 @@ class Census:
     def __init__(self, scoped=False):
         self.scoped = scoped  # look only at what running functions and the user's own modules reach
         self.mark = None  # a _walk.Heap
+        self.pending = None  # a _walk.Pending: the comparison of a second mark, whose arithmetic goes on
+        self._between = ()  # what was counted as it began
         self.step = None
         self.first_step = None
         self.rows = []
         self.raw = []
         self.trouble = None  # why there is no census, in words
+        self.at_exit = False  # the second was taken as the script ended, without the variables of its functions
         self.seconds = []  # the pauses
         self.info = {}
         self.native = {}
@@ -51,6 +56,24 @@ class Census:
         self._guarded(self._second, step, keep)
         return self.rows
 
+    def begin(self, step):
+        """As `second`, but for a large process the arithmetic is done beside the program, between two pauses.
+
+        Returns None when all is done, or a function that says when `finish()` can be called without a wait.
+        """
+        if self.mark is None or self.mark.info()["objects"] < _TWO_PAUSES_FROM:
+            self.second(step)
+            return None
+        return self._guarded(self._begin, step) or None
+
+    def finish(self):
+        """Names what the mark of `begin` shows, as far as it is still there. Returns None."""
+        self._guarded(self._finish)
+
+    def taken_beside(self):
+        """Bytes that the arithmetic of `begin` has taken: (in mappings of its own, in the C heap)."""
+        return self.pending.taken_bytes() if self.pending is not None else (0, 0)
+
     def write(self, directory, rank, suffix=""):
         """The rows, with what they cost, as holders-rank<N><suffix>.json in `directory` (LOWTIDE_RUN_DIR)."""
         try:
@@ -63,6 +86,7 @@ class Census:
                 "pid": os.getpid(),
                 "first_step": self.first_step,
                 "second_step": self.step,
+                "at_exit": self.at_exit,
                 "holders": self.rows,
                 "pauses_seconds": [round(s, 6) for s in self.seconds],
                 "census": self.info,
@@ -103,21 +127,52 @@ class Census:
             return False
         if self.mark is None:
             return self._first(step)
-        steps = max(1, step - self.step)
         heap_growth = _walk.heap_in_use() - self.heap
-        self.mark, self.raw = _walk.compare(self.mark, _LEAST_BYTES_PER_STEP * steps, 96, self.scoped)
+        mark, self.raw = _walk.compare(self.mark, self._least_bytes(step), _MOST_ROWS, self.scoped)
+        self._tell(mark, step, heap_growth, _census_native.counters())
+        self.mark = mark if keep else None  # tens of bytes for each object of the process
+        return True
+
+    def _begin(self, step):
+        if not _ready(self):
+            return None
+        _make_frames()
+        self._between = step, _walk.heap_in_use() - self.heap, _census_native.counters()
+        self.pending = _walk.compare_later(self.mark, self._least_bytes(step), _MOST_ROWS, self.scoped)
+        return self.pending.ready
+
+    def _finish(self):
+        pending, self.pending, self.mark = self.pending, None, None
+        mark, self.raw, gone = pending.finish()
+        self._tell(mark, *self._between, gone)
+        if gone > sum(row["growth_bytes"] for row in self.rows):
+            self.trouble = "what had grown was gone when it was to be named: the function that held it had returned, or the script ended"
+
+    def _steps(self, step):
+        return max(1, step - self.step)
+
+    def _least_bytes(self, step):
+        return _LEAST_BYTES_PER_STEP * self._steps(step)
+
+    def _tell(self, mark, step, heap_growth, native, gone=0):
+        steps = self._steps(step)
         self.rows = _holders.rows(self.raw, steps, _rank())
-        named = sum(row["growth_bytes"] for row in self.rows)
-        native = _census_native.counters()
+        named = gone + sum(row["growth_bytes"] for row in self.rows)
         if not self.scoped:
             self.rows += _census_native.rows(self.native, native, heap_growth, named, steps, _rank())
         self.rows.sort(key=lambda row: -row["growth_bytes"])
-        self.info = self.mark.info()
-        if not keep:
-            self.mark = None  # tens of bytes for each object of the process
+        self.info = mark.info()
         self.native, self.heap = native, _walk.heap_in_use()
         self.step = step
-        return True
+
+
+def _make_frames():
+    """Gives each function that this thread runs its frame object, by which this call of it is told from the next one. Not
+    those of other threads: they go on meanwhile, and CPython 3.11 was seen to hand out what is no frame (one that is just
+    giving its variables back)."""
+    frame = sys._getframe()
+    while frame is not None:
+        frame = frame.f_back
 
 
 census = Census()
@@ -128,14 +183,32 @@ def first(step):
     """The first mark of this process's census. A run that ends before the second takes it as it exits."""
     if not _registered:
         _registered.append(getattr(sys.modules.get("__main__"), "__file__", None))
-        atexit.register(_last_chance)
+        atexit.register(_at_exit)
     return census.first(step)
+
+
+def last_chance():
+    """A run that is about to end takes its second mark now, if it has a first one and no holders yet."""
+    if census.pending is not None:
+        census.finish()
+        write()
+        return
+    track = getattr(sys.modules.get("lowtide._bootstrap"), "track", None)
+    step = track.figures()["step"] if track is not None else 0
+    if census.mark is not None and not census.rows and step - census.step >= _LEAST_STEPS:
+        census.second(step)
+        write()
 
 
 _registered = []  # the script's path, once there is a mark
 
 
-def _last_chance():
+def after_fork():
+    """In a child the marks are the parent's, and so is the file that would be written."""
+    census.pending = census.mark = None
+
+
+def _at_exit():
     # Variables of functions are gone by now; those of modules are still there, but the interpreter has taken the
     # script's path from its module, which tells where in the source to look.
     main = sys.modules.get("__main__")
@@ -143,11 +216,8 @@ def _last_chance():
     try:
         if restored:
             main.__file__ = _registered[0]
-        track = getattr(sys.modules.get("lowtide._bootstrap"), "track", None)
-        step = track.figures()["step"] if track is not None else 0
-        if census.mark is not None and not census.rows and step - census.step >= _LEAST_STEPS:
-            census.second(step)
-            write()
+        census.at_exit = True
+        last_chance()
     except BaseException as error:
         error.__traceback__ = None
     finally:

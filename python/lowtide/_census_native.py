@@ -43,6 +43,7 @@ def rows(before, after, heap_growth, named_bytes, steps, rank):
             "via_autograd": False, "autograd_nodes": 0, "code": "LT410",
             "help": f"{name} keeps whatever it compiles until the process ends: compile once, before the loop, and use "
                     "the result again",
+            "help_zh": f"{name} 会把编译结果一直保留到进程结束：请在循环之前编译一次并重复使用",
             "message": f"{grown} functions were compiled by {name} in {steps} steps; PyTorch keeps them for ever",
         })
         left = 0
@@ -52,6 +53,7 @@ def rows(before, after, heap_growth, named_bytes, steps, rank):
             "type": "memory", "retained_bytes": left, "objects": 0, "bytes_per_step": round(left / steps),
             "growth_bytes": left, "file": None, "line": None, "via_autograd": False, "autograd_nodes": 0, "code": "LT403",
             "help": "no Python object, tensor or graph node holds this: look for a C or C++ extension called in the loop",
+            "help_zh": "没有 Python 对象、张量或图节点持有它：请检查循环中调用的 C 或 C++ 扩展",
             "message": f"the C heap grew by {left} bytes in {steps} steps that no object accounts for",
         })
     return found

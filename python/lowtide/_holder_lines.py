@@ -240,12 +240,13 @@ def forget():
 
 
 _installed = {}
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def is_library(path):
     """Is it code that was installed rather than written here: in site-packages, or beside packages' .dist-info?"""
     if (not path or path.startswith("<") or "site-packages" in path or "dist-packages" in path
-            or "/lib/python3" in path or os.sep + "lowtide" + os.sep in path):
+            or "/lib/python3" in path or path.startswith(_OURS)):
         return True
     folder = os.path.dirname(path)
     if folder not in _installed:
@@ -329,6 +330,14 @@ def best(wanted, extra_files=(), only=None):
                 return path, line, sure
     sure = len(ranked) == 1 or ranked[1][0] > ranked[0][0]
     return ranked[0][3], ranked[0][2], sure
+
+
+def grows(wanted):
+    """Does some statement of the user's add to what has that name (and key): `.append`, `[key] =`, `+=`?"""
+    key = wanted.get("key")
+    return any(store.name == wanted["name"] and store.is_attr == wanted["is_attr"] and store.score >= 60
+               and (store.kind != "item" and store.key == key if isinstance(key, str) else True)
+               for path in user_files() for store in getattr(scan(path, wanted["name"]), "stores", ()))
 
 
 def _aliases(name, files):

@@ -22,6 +22,7 @@ def rows(raw, steps, rank=0):
         else:
             merged[key] = row
     _adopt_mirrors(merged)
+    _fold_outer(merged)
     found = sorted(merged.values(), key=lambda r: -r["bytes_per_step"])
     if found:
         least = found[0]["growth_bytes"] * 0.01
@@ -58,6 +59,25 @@ def _adopt_mirrors(merged):
             del merged[key]
 
 
+def _fold_outer(merged):
+    """`stats[*]` that got a few new entries while `stats[*].logits[*]` grew in an older one is the same growth: told where
+    it happens. An object found again under another variable is none at all."""
+    for key, outer in list(merged.items()):
+        inner = [row for other, row in merged.items()
+                 if other != key and other[1] == key[1] and row["_container"] and other[0].startswith((key[0] + ".", key[0] + "["))
+                 and row["objects"] > outer["objects"]]
+        if not inner:
+            continue
+        most = max(inner, key=lambda row: row["growth_bytes"])
+        if outer["_container"]:
+            objects = most["objects"]
+            _merge(most, dict(outer, path=most["path"]))
+            most["objects"], most["path"] = objects, _pattern(most["path"])
+        elif outer["objects"] > 1:
+            continue
+        del merged[key]
+
+
 def _row(growth, steps, rank):
     path, root, wanted = written(growth["path"])
     if not path or growth["path"][0]["text"].split(".")[0] == "lowtide":
@@ -69,13 +89,16 @@ def _row(growth, steps, rank):
     container = bool(growth.get("container"))
     if container and growth["path"] and growth["path"][-1]["op"] == "item" and growth["slots"] > 1:
         path = re.sub(r"\[[^\]]*\]$", "[*]", path)
-    retained = growth.get("holder_retained" if container else "sample_retained", 0)
+    below = _below(growth, steps) if first != "island" else None
+    if below:
+        path, wanted, container = path + below[0] + "[*]", below[1], True
+    retained = growth.get("holder_retained" if growth.get("container") else "sample_retained", 0)
     return {
         "rank": rank,
         "pool": _pool(amount),
         "path": path,
         "root": root,
-        "type": growth.get("holder_type") if container else growth.get("sample_type") or growth.get("holder_type"),
+        "type": below[2] if below else growth.get("holder_type") if container else growth.get("sample_type") or growth.get("holder_type"),
         "retained_bytes": retained,
         "objects": max(growth["members"], 0),
         "bytes_per_step": round(growth["bytes"] / steps),
@@ -86,11 +109,23 @@ def _row(growth, steps, rank):
         "autograd_nodes": max(amount["autograd"], 0),
         "_wanted": wanted,
         "_container": container,
-        "_steps": growth["path"],
+        "_steps": growth["path"] + (growth["below"] if below else []),
         "_inside": growth["inside"],
         "_types": growth["types"],
         "_first": first,
     }
+
+
+def _below(growth, steps):
+    """(path, what to look for, type) from a few large objects down to the container in them that the source appends to:
+    `stats[*]` of an object per epoch is `stats[*].logits[*]`, where a step adds. None: there is none such."""
+    labels = growth.get("below")
+    if not labels or labels[-1]["op"] not in ("attr", "item") or growth["members"] * 8 > steps:
+        return None
+    path, _, _ = written([{"op": "island", "text": ""}] + labels)
+    wanted = written(growth["path"] + labels)[2]
+    known = wanted and (wanted["is_attr"] if labels[-1]["op"] == "attr" else isinstance(wanted.get("key"), str))
+    return (path, wanted, labels[-1]["type"]) if known and _holder_lines.grows(wanted) else None
 
 
 def _pool(amount):
@@ -179,6 +214,11 @@ def written(steps):
                 wanted = dict(wanted, key=_constant(name))
         elif op in ("index", "member", "key"):
             path.append("[*]")
+        elif op == "hidden" and step.get("type") == "collections.OrderedDict" and name in ("Parameter", "Tensor"):
+            path.append("._backward_hooks")
+            held = wanted or {}
+            wanted = {"name": "_backward_hooks", "is_attr": True, "owner": None, "made_by": {"register_hook"},
+                      "made_on": held.get("name"), "file": held.get("file")}
         elif op in ("hidden", "via"):
             path.append(f".<{name}>")
     return _collapse(path) or root, root, wanted
@@ -248,6 +288,11 @@ def _growth_line(row):
     wanted = row["_wanted"]
     if not wanted:
         return _call_into(row)
+    if wanted.get("made_by"):
+        made = [found for found in _holder_lines.calls(methods=wanted["made_by"]) if not _holder_lines.is_library(found[0])]
+        if made:  # of the variable that has the hooks, if it is called so; else in its file, if that is known
+            made.sort(key=lambda found: (found[1].receiver != wanted["made_on"], found[0] != wanted["file"]))
+            return made[0][0], made[0][1].line
     wanted = dict(wanted, container=row["_container"])
     extra = [wanted["file"]] if wanted.get("file") else []
     owner_file = _class_file(wanted.get("owner_class"))

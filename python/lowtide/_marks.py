@@ -34,6 +34,8 @@ class State(_track.MarkState):
         self.steps = 0
         self.leader = 0             # id of the optimizer whose step ends a step
         self.away = 0               # steps of others since the leader's
+        self.other = 0              # id of the optimizer that stepped last without leading
+        self.led = None             # weak reference: the first parameter of the leader
         self.open_blocks = 0        # no_grad blocks that are validations
         self.waited = {}            # source -> events that did not count yet
         self.optimizers = False     # an optimizer was made
@@ -79,20 +81,32 @@ def _replace(owner, name, before, after):
 
 def on_optimizer_step(optimizer):
     """After the step of an optimizer that does not lead, or in a validation. Several optimizers in one step (GANs, one
-    per parameter) count once: the first one seen leads, until others step LEADER_AWAY times without it."""
+    per parameter) count once: the first one seen leads, until others step LEADER_AWAY times without it, or one made
+    anew for the same parameters (each epoch, each stage) steps twice without it."""
     if state.validating:
         end_validation()
     me = id(optimizer)
     if me != state.leader:
         state.away += 1
-        if state.leader and state.away <= LEADER_AWAY:
+        again, state.other = state.other == me and state.away > 1, me
+        first = _first_parameter(optimizer)
+        replaced = again and first is not None and state.led is not None and state.led() is first
+        if state.leader and state.away <= LEADER_AWAY and not replaced:
             return
         state.leader = me
+        state.led = weakref.ref(first) if first is not None else None
     state.away = 0
     _phase(PHASE_STEP)
     bits = _counted(_step(OPTIMIZER))
     if bits > 1:
         _bootstrap.answer(bits)
+
+
+def _first_parameter(optimizer):
+    try:
+        return optimizer.param_groups[0]["params"][0]
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return None
 
 
 def _counted(bits):

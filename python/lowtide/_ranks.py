@@ -17,20 +17,15 @@ import time
 from lowtide import _bootstrap, _marks, _track
 
 MOST_FACTS = 2000
-LAST_MOMENT = 0.03  # seconds
 
 watch = None  # the one of this process
-
-
-def host_name():
-    return "".join(c if c.isalnum() or c in "-." else "_" for c in socket.gethostname())[:48] or "host"
 
 
 class Facts:
     """Appends facts to this rank's file. Never raises."""
 
     def __init__(self, folder, rank):
-        self.path = os.path.join(folder, f"facts-rank{rank}-{host_name()}-{os.getpid()}.jsonl") if folder else None
+        self.path = os.path.join(folder, f"facts-rank{rank}-{_bootstrap.host_name()}-{os.getpid()}.jsonl") if folder else None
         self.lines = 0
         self.kept = []  # without a folder (tests)
 
@@ -52,8 +47,9 @@ class Facts:
             pass
 
 
-class Watch:
-    """What the parts share: the step, the counters, where findings and facts go."""
+class Watch(_track.RankState):
+    """What the parts share: the step, the counters, where findings and facts go. The fields of the base are counted in C:
+    backwards, and what a usual step leaves (src/python/track_ranks.cc)."""
 
     def __init__(self, torch, rank, world, folder=None, sink=None):
         from lowtide.gradients_findings import Sink
@@ -63,7 +59,7 @@ class Watch:
         self.sink = sink or Sink(folder or "")
         if folder:
             self.sink.path = os.path.join(folder, f"findings-ranks-rank{rank}.jsonl")
-        self.backwards = 0
+        self.counts = {}  # of collectives over all ranks
         self.parts = []
         self.handles = []
         self.ended = False
@@ -84,10 +80,13 @@ class Watch:
                 _track.lose_mark()
         return None
 
-    def before_step(self, optimizer, args, kwargs):
+    def before_step(self, optimizer):
         step = self.step()
+        self.wrapping.settle()
         for part in self.parts[:-1]:  # the last one only counts waits
             self.call(part, "before_step", optimizer, step)
+        self.begun = False
+        self.call(self.wrapping, "go_on_quietly", optimizer, step)
 
     def add(self, item):
         self.sink.add(item)
@@ -96,6 +95,7 @@ class Watch:
         if self.ended:
             return
         self.ended = True
+        self.wrapping.settle()
         for part in self.parts:
             self.call(part, "end")
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
@@ -135,7 +135,7 @@ def attach(watch):
 
     from lowtide import _ranks_data, _ranks_parameters, _ranks_time, _ranks_wrapped
 
-    wrapped = _ranks_wrapped.Wrapping(watch)
+    wrapped = watch.wrapping = _ranks_wrapped.Wrapping(watch)
     watch.parts = [
         _ranks_data.Data(watch, wrapped),                # LT601 LT602 LT603 LT604 LT605
         wrapped,                                         # LT606 LT608 LT609 LT611 LT612
@@ -144,7 +144,8 @@ def attach(watch):
     ]
     for part in watch.parts:
         watch.call(part, "install")
-    watch.handles.append(register_optimizer_step_pre_hook(watch.before_step))
+    watch.handles.append(register_optimizer_step_pre_hook(
+        _track.Gate("rank step", watch, watch.before_step, _marks.state)))
 
 
 def _introduce(watch, distributed):
@@ -181,9 +182,9 @@ def at_exit():
         return
     watch.end()
     try:
-        # A thread of gloo that lets go of its last work needs the interpreter for a moment; once the interpreter is being
-        # taken down, asking for it ends the process with SIGABRT (a race of PyTorch's own). It gets that moment here.
-        if watch.backend is not None and "gloo" in watch.backend and not _bootstrap.in_multiprocessing_child():
-            time.sleep(LAST_MOMENT)
+        if "gloo" in (watch.backend or "") and not _bootstrap.in_multiprocessing_child():
+            from lowtide import _ranks_exit
+
+            _ranks_exit.let_go()
     except Exception:
         pass

@@ -54,9 +54,13 @@ def bypassed(wrapping, model, ddp, backwards, step):
         parts=("bypass", model.kind, model.number))]
 
 
+def changes_due(steps):
+    return steps <= 4 or steps & (steps - 1) == 0 or steps % 100 == 0
+
+
 def changed(wrapping, model, ddp, backwards, step):
     """LT608: parameters that came, went, were frozen, thawed or moved after the wrap."""
-    if model.steps > 4 and model.steps & (model.steps - 1) and model.steps % 100:
+    if not changes_due(model.steps):
         return []
     new, thawed, frozen, moved = [], [], [], []
     for name, p in ddp.module.named_parameters():

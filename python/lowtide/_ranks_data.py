@@ -55,7 +55,7 @@ class Data:
 
         file, line, _ = user_place(sys._getframe(2))
         self.begun = (weakref.ref(loader), (file, line))
-        self.first_of_epoch = True
+        self.first_of_epoch = self.watch.begun = True
         self._arm()
 
     def before_step(self, optimizer, step):

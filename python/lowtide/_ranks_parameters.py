@@ -43,7 +43,7 @@ class Parameters:
         items = [[name, *_ranks_hash.of_tensor(torch, p)] for name, p in named]
         buffers = [[name, *_ranks_hash.of_tensor(torch, b)] for name, b in model.statistics()] if model is not None else []
         self.watch.facts.write("parameters", step=step, wrapped=model is not None, items=items, buffers=buffers, shapes=shapes,
-                               collectives=sum(self.watch.parts[-1].counts.values()))
+                               collectives=sum(self.watch.counts.values()))
 
     def end(self):
         pass

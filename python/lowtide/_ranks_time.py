@@ -19,65 +19,23 @@ POINT_TO_POINT = ("send", "recv", "recv_anysource")
 class Waits:
     def __init__(self, watch, wrapped):
         self.watch, self.wrapped, self.alive, self.failure = watch, wrapped, True, None
-        self.counts = {}       # of collectives over all ranks
-        self.last = "a collective"
-        self.computed = False  # backward has computed and waits
 
     def install(self):
-        native = self.watch.torch._C._distributed_c10d
+        watch, torch = self.watch, self.watch.torch
+        native, left = torch._C._distributed_c10d, _track.Gate("left", watch, None)
+        watch.last = "a collective"
         for name in COLLECTIVES + POINT_TO_POINT:
             original = native.ProcessGroup.__dict__.get(name)
             if original is not None:
-                setattr(native.ProcessGroup, name, _track.Marked(original, self._entering(name), self._left))
-        native.Work.wait = _track.Marked(native.Work.wait, self._waiting, self._left)
-        autograd = self.watch.torch.autograd
-        autograd.backward = _track.Marked(autograd.backward, self._before_backward, self._after_backward)
-
-    def _entering(self, name):
-        counts = self.counts if name in COLLECTIVES else None
-        world, enter = self.watch.world, _track.enter_wait
-
-        def entering(group, *args):
-            self.last = name
-            enter(name)
-            if counts is not None and group.size() == world:
-                counts[name] = counts.get(name, 0) + 1
-
-        return entering
-
-    def _waiting(self, *args):
-        _track.enter_wait(self.last)
-
-    @staticmethod
-    def _left(token, ok, *args):
-        _track.leave_wait()
-
-    def _before_backward(self, *args):
-        self.watch.backwards += 1
-        root = args[0] if args else None
-        if isinstance(root, (tuple, list)):
-            root = root[0] if root else None
-        self.wrapped.before_backward(root)
-        self.computed = False
-        if self.wrapped.models and getattr(root, "grad_fn", None) is not None:
-            return root.register_hook(self._in_backward)
-        return None
-
-    def _in_backward(self, gradient):
-        self.watch.torch.autograd.Variable._execution_engine.queue_callback(self._computed)
-
-    def _computed(self):
-        if not self.computed:
-            self.computed = True
-            _track.enter_wait("gradients")
-
-    def _after_backward(self, handle, ok, *args):
-        if self.computed:
-            self.computed = False
-            _track.leave_wait()
-        if handle is not None:
-            handle.remove()
+                entering = _track.Gate("collective", watch, name, name in COLLECTIVES)
+                setattr(native.ProcessGroup, name, _track.Marked(original, entering, left))
+        native.Work.wait = _track.Marked(native.Work.wait, _track.Gate("waiting", watch, None), left)
+        computed = _track.Gate("computed", watch, "gradients")
+        in_backward = _track.Gate("in backward", watch, torch.autograd.Variable._execution_engine.queue_callback, computed)
+        before = _track.Gate("rank before backward", watch, self.wrapped.before_backward, (torch.Tensor, in_backward))
+        after = _track.Gate("rank after backward", watch, None)
+        torch.autograd.backward = _track.Marked(torch.autograd.backward, before, after)
 
     def end(self):
-        if self.counts:
-            self.watch.facts.write("collectives", step=self.watch.step() - 1, counts=self.counts)
+        if self.watch.counts:
+            self.watch.facts.write("collectives", step=self.watch.step() - 1, counts=self.watch.counts)

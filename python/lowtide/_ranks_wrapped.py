@@ -6,7 +6,9 @@ replaced. One finding per kind of mistake, each in a function of its own (``CHEC
 import sys
 import weakref
 
-from lowtide import _track, _ranks_checks
+from lowtide import _ranks_checks, _ranks_parameters, _track
+
+LEARNED = 32  # steps of a model that are all looked at
 
 
 class Model:
@@ -64,12 +66,14 @@ class Wrapping:
         self.on_wrap = []       # called with (Model, wrapper)
         self.optimizers = {}    # id(optimizer) -> ids of its parameters
         self.spy = None         # hook of one step that looks where modules are called
+        self.usual = None       # the Model whose usual steps are counted in C
 
     def install(self):
         wrapper = self.watch.torch.nn.parallel.DistributedDataParallel
         wrapper.__init__ = _track.Marked(wrapper.__init__, None, self._wrapped)
         reducer = self.watch.torch._C._distributed_c10d.Reducer
-        reducer.prepare_for_forward = _track.Marked(reducer.prepare_for_forward, self._forward, None)
+        reducer.prepare_for_forward = _track.Marked(
+            reducer.prepare_for_forward, _track.Gate("rank forward", self.watch, self._forward), None)
         join = sys.modules.get("torch.distributed.algorithms.join")
         if join is not None:
             from lowtide import _ranks
@@ -86,7 +90,9 @@ class Wrapping:
         reducer = getattr(ddp, "reducer", None)
         if reducer is None or ddp.process_group.size() != self.watch.world:
             return
+        self.settle()
         model = self.models[id(reducer)] = Model(ddp, len(self.models))
+        self.watch.models = True
         model.place = user_place(sys._getframe(2))[:2]
         device = next(ddp.module.parameters()).device
         self.watch.facts.write("wrap", model=model.kind, device=device.type, index=device.index, find_unused=model.find_unused,
@@ -95,7 +101,7 @@ class Wrapping:
         for call in self.on_wrap:
             call(model, ddp)
 
-    def _forward(self, reducer, *args):
+    def _forward(self, reducer):
         model = self.models.get(id(reducer))
         if model is not None:
             model.syncs += 1
@@ -111,8 +117,39 @@ class Wrapping:
         model = self.first_model()
         return model.ddp() if model is not None else None
 
+    # -- usual steps ----------------------------------------------------------------------------------------------------
+    def go_on_quietly(self, optimizer, step):
+        """After a step that Python looked at: the next ones need it only where something is due, as long as one model
+        trains, and each step has one averaging forward through its wrapper."""
+        model = next(iter(self.models.values()), None)
+        if len(self.models) != 1 or not model.owned or model.steps <= LEARNED or model.windows or self.spy is not None:
+            return
+        watch = self.watch
+        ids = self.optimizers.get(id(optimizer))
+        if ids is None or model.ids.isdisjoint(ids) or watch.parts[0].global_handle is not None:
+            return
+        self.usual = model
+        watch.syncs = watch.total_syncs = watch.quiet = 0
+        watch.backwards_before = model.backwards_before
+        watch.quiet_most = next(n for n in range(1, 101) if _ranks_checks.changes_due(model.steps + n)) - 1
+        watch.wake = next(n for n in range(step + 1, step + 65) if _ranks_parameters.due(n) or n == step + 64)
+        watch.reducer, watch.optimizer = next(iter(self.models)), id(optimizer)
+
+    def settle(self):
+        """Takes over what was counted in C; from here on each call comes to Python."""
+        model, self.usual = self.usual, None
+        if model is None:
+            return
+        watch = self.watch
+        watch.reducer = watch.optimizer = 0
+        model.steps += watch.quiet
+        model.syncs += watch.syncs
+        model.total_syncs += watch.total_syncs
+        model.backwards_before = watch.backwards_before
+
     # -- backward -------------------------------------------------------------------------------------------------------
     def before_backward(self, root):
+        self.settle()
         for model in self.models.values():
             if model.steps < 12 or model.syncs > 1 or (model.find_unused and model.steps <= _ranks_checks.WALKS[-1]):
                 self.watch.call(self, "note_backward", root)

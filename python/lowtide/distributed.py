@@ -69,7 +69,7 @@ class Setup:
         self.device = self._device(device)
         self._seed(seed, deterministic)
         self._join(backend, timeout_minutes)
-        atexit.register(self.close)
+        atexit.register(self._at_exit)
 
     @property
     def is_main(self):
@@ -268,6 +268,16 @@ class Setup:
                 torch.distributed.destroy_process_group()
         except Exception:
             pass
+
+    def _at_exit(self):
+        try:
+            if self.made_group:
+                from lowtide import _ranks_exit
+
+                _ranks_exit.let_go()
+        except Exception:
+            pass
+        self.close()
 
     def __enter__(self):
         return self

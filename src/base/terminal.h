@@ -1,7 +1,11 @@
 #pragma once
 
+#include <fmt/core.h>
+
+#include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace lowtide {
 
@@ -26,5 +30,12 @@ struct Terminal {
  private:
   std::string Wrap(std::string_view code, std::string_view text) const;
 };
+
+// To standard error, as far as it takes it: a message that nobody can read must not end the work it speaks of.
+template <typename... Args>
+void PrintError(fmt::format_string<Args...> format, Args&&... args) {
+  const std::string text = fmt::format(format, std::forward<Args>(args)...);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
 
 }  // namespace lowtide

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/terminal.h"
 #include "cli/color.h"
 #include "cli/export_fleet.h"
 #include "cli/export_http.h"
@@ -127,7 +128,7 @@ class Exporter {
     return names.empty() ? kRuns : names;
   }
 
-  void Say(const std::string& text) const { fmt::print(stderr, "{} {}\n", terminal_.Bold("lowtide:"), text); }
+  void Say(const std::string& text) const { PrintError("{} {}\n", terminal_.Bold("lowtide:"), text); }
 
   // What fails at the first look ends the work; later it is said once, and tried again at the next look.
   report::FleetMetrics Look(bool first) {

@@ -1,5 +1,7 @@
 #include "cli/follower.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
 #include <numeric>
@@ -13,12 +15,25 @@
 namespace lowtide::cli {
 namespace {
 
-constexpr double kCompareEvery = 5;  // seconds between two comparisons of the ranks
+constexpr double kCompareEvery = 5;      // seconds between two comparisons of the ranks ...
+constexpr double kCompareShare = 0.005;  // ... or as many as make them take this share of a core
+constexpr size_t kShownPoints = 128;     // of a series: what fits a line of a terminal, and some more
 constexpr double kMostSaved = 0.2;  // seconds of judging that a long pause allows at once
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+// Each look takes and gives back as much memory as the one before: the allocator keeps it, instead of asking the system
+// for fresh pages every time.
+void KeepMemory() {
+#ifdef __GLIBC__
+  ::mallopt(M_MMAP_THRESHOLD, 64 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
+#endif
+}
+
 }  // namespace
+
+Follower::Follower(std::string folder, JudgeOptions options) : folder_(std::move(folder)), options_(options) { KeepMemory(); }
 
 void JudgeBudget::Begin() {
   double now = Now();
@@ -102,7 +117,8 @@ std::vector<Follower::Followed> Follower::Ranks() const {
 }
 
 void Follower::Compare() {
-  if (ranks_.size() < 2 || (compared_at_ > 0 && Now() < compared_at_ + kCompareEvery)) return;
+  if (ranks_.size() < 2 || (compared_at_ > 0 && Now() < compared_at_ + compare_pause_)) return;
+  const double started = Now();
   finding::Document document;
   cli::Ranks together;
   together.facts = ReadFacts(folder_);
@@ -111,6 +127,7 @@ void Follower::Compare() {
   CompareRanks(together, document);
   between_ = std::move(document.findings);
   compared_at_ = Now();
+  compare_pause_ = std::max(kCompareEvery, (compared_at_ - started) / kCompareShare);
 }
 
 report::RunView Follower::Look() {
@@ -122,7 +139,7 @@ report::RunView Follower::Look() {
   for (const Followed& rank : Ranks()) {
     view.command = rank.ring.header().script;
     view.ranks.push_back(rank.view);
-    for (auto& series : rank.judge.Series()) view.series.push_back(std::move(series));
+    for (auto& series : rank.judge.Series(kShownPoints)) view.series.push_back(std::move(series));
     for (size_t i = 0; i < rank.judgements.size(); ++i) {
       finding::VerdictRow row = verdict::ToRow(rank.judgements[i]);
       if (rank.cause[i] != i) row.explained_by = rank.judgements[rank.cause[i]].pool;

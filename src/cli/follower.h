@@ -17,7 +17,7 @@ namespace lowtide::cli {
 // come first. Reading is never put off.
 class JudgeBudget {
  public:
-  explicit JudgeBudget(double share = 0.02) : share_(share) {}
+  explicit JudgeBudget(double share = 0.01) : share_(share) {}
   // To be called once a look.
   void Begin();
   bool Left() const { return seconds_ > 0; }
@@ -30,7 +30,7 @@ class JudgeBudget {
 // Follows the rings of a run folder from outside, read only: every Look reads what was written since the last one.
 class Follower {
  public:
-  Follower(std::string folder, JudgeOptions options) : folder_(std::move(folder)), options_(options) {}
+  Follower(std::string folder, JudgeOptions options);
 
   // Reads what is new, and judges it: a rank that was never judged and one that has ended at once, the others within the
   // budget.
@@ -77,7 +77,7 @@ class Follower {
   std::map<std::string, std::string> unreadable_;    // file -> why
   JudgeBudget budget_;
   std::vector<finding::Finding> between_;            // what the ranks left and what their comparison shows
-  double compared_at_ = 0;
+  double compared_at_ = 0, compare_pause_ = 0;       // seconds
   bool ended_ = false;
 };
 

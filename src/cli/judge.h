@@ -32,7 +32,8 @@ class RankJudge {
   // Whether any pool that can leak has grown beyond chance; the moment to ask who holds it.
   bool Suspicious();
   uint64_t steps() const { return last_step_; }
-  std::vector<report::SeriesView> Series() const;
+  // Every pool's series, merged to fewer than twice `most` points.
+  std::vector<report::SeriesView> Series(size_t most = SIZE_MAX) const;
   // A pool's newest figure, and the lower edge of the newest stretch: bytes, of `fds` numbers.
   struct Level {
     double now = 0, floor = 0;

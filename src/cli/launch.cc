@@ -70,16 +70,20 @@ std::string Capture(const std::vector<std::string>& argv) {
 
 std::atomic<pid_t> g_child{0};
 std::atomic<bool> g_asked_to_end{false};
+bool g_leads_session = false;
 
-// The terminal sends its signals (Ctrl-C, hang-up) to the whole foreground group, so the child has those already;
-// one that somebody sent to us alone (kill, a batch system) is passed on.
+// The terminal sends its signals (Ctrl-C) to the whole foreground group, so the child has those already; one that somebody
+// sent to us alone (kill, a batch system) is passed on, and so is a hang-up where we lead the session: it comes to the leader
+// alone.
 void Forward(int signal, siginfo_t* info, void*) {
   if (signal != SIGUSR1 && signal != SIGUSR2) g_asked_to_end = true;
   pid_t pid = g_child.load();
-  if (pid && info->si_code != SI_KERNEL) ::kill(pid, signal);
+  const bool ours = info->si_code != SI_KERNEL || (signal == SIGHUP && g_leads_session);
+  if (pid && ours) ::kill(pid, signal);
 }
 
 void InstallSignals() {
+  g_leads_session = ::getsid(0) == ::getpid();
   struct sigaction action {};
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART | SA_SIGINFO;

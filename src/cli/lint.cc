@@ -77,12 +77,12 @@ int Lint(const LintOptions& options, const CommonOptions& common) {
   lint::Report report = lint::Run(DriverOptionsOf(options));
   Terminal errors = TerminalFor(2, common);
   for (const std::string& problem : report.problems)
-    fmt::print(stderr, "{} {}\n", errors.Red("lowtide:"), problem);
-  for (const std::string& note : report.notes) fmt::print(stderr, "{} {}\n", errors.Cyan("note:"), note);
+    PrintError("{} {}\n", errors.Red("lowtide:"), problem);
+  for (const std::string& note : report.notes) PrintError("{} {}\n", errors.Cyan("note:"), note);
   if (!options.driver.write_baseline.empty()) {
     size_t known = 0;
     for (const lint::FileReport& file : report.files) known += file.items.size();
-    fmt::print(stderr, "{} findings written to {}; check with --baseline {}\n", known,
+    PrintError("{} findings written to {}; check with --baseline {}\n", known,
                options.driver.write_baseline, options.driver.write_baseline);
     return report.problems.empty() ? 0 : 2;
   }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/terminal.h"
 #include "base/units.h"
 #include "report/phrases.h"
 
@@ -85,13 +86,14 @@ void Observer::AskForCensus(Rank& rank, const std::vector<verdict::Judgement>& j
   if (rank.second_census) return;
   uint64_t step = rank.judge.steps();
   if (rank.first_census) {
-    if (step >= rank.first_census + std::max(kCensusSpan, rank.first_census / 8) && rank.ring.RequestCensus()) rank.second_census = step;
+    // A run of known length takes the second as it ends, if it was not asked for before.
+    const uint64_t left = options_.steps > rank.first_census ? (options_.steps - rank.first_census) * 3 / 4 : 0;
+    const uint64_t span = std::max({kCensusSpan, rank.first_census / 8, left});
+    if (step >= rank.first_census + span && rank.ring.RequestCensus()) rank.second_census = step;
     return;
   }
-  bool suspicious = std::any_of(judgements.begin(), judgements.end(), [](const auto& judgement) {
-    return judgement.pool != "host" && (judgement.watch || judgement.kind == verdict::Kind::kLeak);
-  });
-  if (suspicious && rank.ring.RequestCensus()) rank.first_census = step;
+  const bool due = options_.steps && step >= options_.steps / 3;
+  if ((rank.suspicion.Is(step, judgements) || due) && rank.ring.RequestCensus()) rank.first_census = step;
 }
 
 void Observer::Alarm(Rank& rank, const std::vector<verdict::Judgement>& judgements) {
@@ -103,7 +105,7 @@ void Observer::Alarm(Rank& rank, const std::vector<verdict::Judgement>& judgemen
     std::string left = judgement.steps_to_oom
                            ? words.Say(report::Phrase::kAlarmLeft, FormatCount(static_cast<uint64_t>(std::max(0.0, *judgement.steps_to_oom))))
                            : "";
-    fmt::print(stderr, "{} {}\n", terminal_.Red("lowtide:"),
+    PrintError("{} {}\n", terminal_.Red("lowtide:"),
                words.Say(report::Phrase::kAlarm, rank.judge.steps(), judgement.rank, words.Pool(judgement.pool),
                          words.Rate(judgement.pool, judgement.bytes_per_step.value_or(0), true), left));
   }
@@ -117,7 +119,7 @@ std::vector<record::Ring*> Observer::Rings() const {
 
 void Observer::EndEarly(const std::string& why) const {
   if (why.empty() || !options_.alarms) return;
-  fmt::print(stderr, "{} {}\n", terminal_.Red("lowtide:"), why);
+  PrintError("{} {}\n", terminal_.Red("lowtide:"), why);
 }
 
 }  // namespace lowtide::cli

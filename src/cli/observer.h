@@ -13,6 +13,7 @@
 #include "cli/exit_watch.h"
 #include "cli/judge.h"
 #include "cli/ranks_live.h"
+#include "cli/suspicion.h"
 #include "record/ring_reader.h"
 
 namespace lowtide::cli {
@@ -20,6 +21,7 @@ namespace lowtide::cli {
 struct ObserverOptions {
   JudgeOptions judge;
   bool census = true;   // ask for who holds the memory once growth is beyond chance
+  uint64_t steps = 0;   // after which the run is to end; 0: unknown
   bool alarms = true;   // print when a leak is certain
   double exit_at = 0;   // share of the tightest memory limit at which the run is asked to end; 0: never
   std::string lang = "en";
@@ -47,6 +49,7 @@ class Observer {
     RankJudge judge;
     uint64_t judged_step = 0;
     uint64_t first_census = 0, second_census = 0;  // step of the request; 0: not asked
+    Suspicion suspicion;
     std::set<std::string> alarmed;                 // pools
   };
 

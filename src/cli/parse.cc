@@ -317,7 +317,7 @@ constexpr void (*kVerbs[])(Context) = {
 };
 
 int Fail(const Error& error, const CommonOptions& common) {
-  fmt::print(stderr, "{} {}\n", TerminalFor(2, common).Red("lowtide:"), error.what());
+  PrintError("{} {}\n", TerminalFor(2, common).Red("lowtide:"), error.what());
   return 2;
 }
 

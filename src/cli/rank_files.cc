@@ -40,6 +40,9 @@ finding::HolderRow Holder(const json& object) {
   row.line = static_cast<int>(Number(object, "line"));
   auto autograd = object.find("via_autograd");
   row.via_autograd = autograd != object.end() && autograd->is_boolean() && autograd->get<bool>();
+  row.code = Text(object, "code");
+  row.help = Text(object, "help");
+  row.help_zh = Text(object, "help_zh");
   return row;
 }
 
@@ -88,7 +91,18 @@ finding::Finding Damaged(const std::string& file, const std::string& what) {
   return out;
 }
 
-void ReadHolders(const std::string& file, finding::Document& document) {
+CensusFacts Facts(const json& object) {
+  CensusFacts facts;
+  facts.rank = static_cast<int>(Number(object, "rank"));
+  facts.first_step = static_cast<uint64_t>(std::max(0.0, Number(object, "first_step")));
+  facts.second_step = static_cast<uint64_t>(std::max(0.0, Number(object, "second_step")));
+  auto at_exit = object.find("at_exit");
+  facts.at_exit = at_exit != object.end() && at_exit->is_boolean() && at_exit->get<bool>();
+  facts.trouble = Text(object, "trouble");
+  return facts;
+}
+
+void ReadHolders(const std::string& file, finding::Document& document, std::vector<CensusFacts>& censuses) {
   json parsed = json::parse(ReadFile(file), nullptr, false);
   const json* rows = parsed.is_object() && parsed.contains("holders") ? &parsed["holders"] : &parsed;
   if (parsed.is_discarded() || !rows->is_array()) {
@@ -98,6 +112,7 @@ void ReadHolders(const std::string& file, finding::Document& document) {
   for (const json& row : *rows) {
     if (row.is_object()) document.holders.push_back(Holder(row));
   }
+  if (parsed.is_object()) censuses.push_back(Facts(parsed));
 }
 
 // A process tells of the same cause again as its figures grow: the newest word counts.
@@ -145,15 +160,16 @@ void ForgetRankFiles(const std::string& folder) {
   }
 }
 
-void ReadRankFiles(const std::string& folder, finding::Document& document) {
+std::vector<CensusFacts> ReadRankFiles(const std::string& folder, finding::Document& document) {
   std::error_code error;
+  std::vector<CensusFacts> censuses;
   std::vector<std::string> files;
   for (const auto& entry : fs::directory_iterator(folder, error)) files.push_back(entry.path().string());
   std::sort(files.begin(), files.end());
   for (const std::string& file : files) {
     std::string name = fs::path(file).filename().string();
     try {
-      if (Matches(name, "holders-", ".json")) ReadHolders(file, document);
+      if (Matches(name, "holders-", ".json")) ReadHolders(file, document, censuses);
       if (Matches(name, "findings-", ".jsonl")) ReadFindings(file, document);
     } catch (const Error& problem) {
       document.findings.push_back(Damaged(file, problem.message()));
@@ -161,6 +177,7 @@ void ReadRankFiles(const std::string& folder, finding::Document& document) {
   }
   std::stable_sort(document.holders.begin(), document.holders.end(),
                    [](const auto& a, const auto& b) { return a.bytes_per_step > b.bytes_per_step; });
+  return censuses;
 }
 
 }  // namespace lowtide::cli

@@ -10,8 +10,17 @@ namespace lowtide::cli {
 // Removes what the ranks of an earlier run left in `folder` beside their rings.
 void ForgetRankFiles(const std::string& folder);
 
-// What the ranks left beside their rings: holders-rank<N>.json (an array of holder rows) and findings-rank<N>.jsonl
-// (one finding a line). Unknown fields are passed over; a damaged line becomes a finding LT903 that names it.
-void ReadRankFiles(const std::string& folder, finding::Document& document);
+// How the censuses of one rank went.
+struct CensusFacts {
+  int rank = 0;
+  uint64_t first_step = 0, second_step = 0;
+  bool at_exit = false;  // the second was taken as the script ended, when variables of its functions were gone
+  std::string trouble;   // why there is none, in words; empty: there is one
+};
+
+// What the ranks left beside their rings: holders-rank<N>.json (holder rows, and how they were come by) and
+// findings-rank<N>.jsonl (one finding a line). Unknown fields are passed over; a damaged line becomes a finding LT903
+// that names it.
+std::vector<CensusFacts> ReadRankFiles(const std::string& folder, finding::Document& document);
 
 }  // namespace lowtide::cli

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/signals.h"
+
 namespace lowtide::cli {
 namespace {
 
@@ -18,6 +20,8 @@ std::string Ended(const record::Ring& ring) {
       return "ended by an exception";
     case record::ExitState::kStopped:
       return "stopped by lowtide after the steps asked for";
+    case record::ExitState::kSignal:
+      return "ended by " + SignalName(-header.exit_code);
     case record::ExitState::kRunning:
       break;
   }

@@ -30,15 +30,16 @@ std::string Listed(std::vector<int>& ranks) {
 }
 
 void AddPools(const record::Ring& ring, RankTrack& track) {
-  double floor = 0;
+  double floor = 0, most = 0;
   const auto& steps = ring.steps();
   for (size_t i = 0; i < steps.size(); ++i) {
     if (steps[i].cpu_bytes == record::kAbsent) continue;
     double bytes = static_cast<double>(steps[i].cpu_bytes);
     double peak = std::max(bytes, static_cast<double>(steps[i].cpu_peak_bytes));
-    track.peak["cpu"] = std::max(track.peak["cpu"], peak);
+    most = std::max(most, peak);
     if (i >= steps.size() / 2) floor = floor > 0 ? std::min(floor, bytes) : bytes;
   }
+  if (most > 0) track.peak["cpu"] = most;
   if (floor > 0) track.floor["cpu"] = floor;
   size_t half = ring.devices().size() / 2, number = 0;
   for (const record::DeviceRecord& device : ring.devices()) {
@@ -65,14 +66,16 @@ RankTrack TrackOf(const record::Ring& ring) {
   track.rank = std::max(ring.header().rank, 0);
   track.host = ring.header().hostname;
   const record::StepRecord* before = nullptr;
+  track.steps.reserve(ring.steps().size());
   for (const record::StepRecord& record : ring.steps()) {
     if (before && record.step == before->step + 1) {
       RankTrack::Step step;
+      step.number = record.step;
       step.seconds = static_cast<double>(record.mono_ns - before->mono_ns) * 1e-9;
       step.data = record.data_wait_us * 1e-6;
       step.collective = record.collective_wait_us * 1e-6;
       step.training = record.phase == record::Phase::kStep;
-      track.steps[record.step] = step;
+      track.steps.push_back(step);
     }
     before = &record;
   }
@@ -81,7 +84,10 @@ RankTrack TrackOf(const record::Ring& ring) {
   track.pid = header.pid;
   track.last_step = ring.steps().empty() ? 0 : ring.steps().back().step;
   using End = RankTrack::End;
+  track.signal = header.exit_state == record::ExitState::kSignal ? -header.exit_code : 0;
+  track.end_ns = header.exit_mono_ns == 0 ? 0 : header.start_wall_ns + header.exit_mono_ns - header.start_mono_ns;
   track.end = header.exit_state == record::ExitState::kException ? End::kException
+              : track.signal != 0                                ? End::kSignal
               : header.exit_state != record::ExitState::kRunning ? End::kInOrder
               : ring.WriterAlive()                               ? End::kRunning
                                                                  : End::kWithoutWord;
@@ -101,18 +107,6 @@ finding::Finding RankFinding(const char* code, std::string message, std::string 
   out.help = std::move(help);
   out.help_zh = std::move(help_zh);
   out.fingerprint = finding::Fingerprint(code, {cause});
-  return out;
-}
-
-finding::Finding DeathFinding(int rank, int pid, const std::string& host, uint64_t step, const std::vector<int>& others) {
-  finding::Finding out = RankFinding(
-      "LT616",
-      fmt::format("rank {} (pid {} on {}) ended without a word after step {}, while {} {} still there: it was killed (out of memory, kill -9, a crash in native "
-                  "code) or called os._exit", rank, pid, host, step, RankList(others), others.size() == 1 ? "was" : "were"),
-      fmt::format("rank {}（{} 上的进程 {}）在第 {} 步之后突然终止，而其他 rank 仍在运行：可能被杀死（内存不足、kill -9）或本地代码崩溃", rank, host, pid, step),
-      "look for the kernel's word (dmesg | grep -i 'killed process'), the job scheduler's, and a core dump; `lowtide report` shows this rank's memory up to its end",
-      "查看内核日志（dmesg | grep -i 'killed process'）、作业调度器日志与核心转储；`lowtide report` 会显示该 rank 终止前的内存", fmt::format("died {}", rank));
-  out.evidence = {{"last_step", static_cast<double>(step), ""}};
   return out;
 }
 

@@ -145,7 +145,7 @@ TEST(CompareRanks, DifferentCollectivesAreNamedWithTheirCounts) {
 RankTrack Track(int rank, double data, double compute, double slowest) {
   RankTrack track;
   track.rank = rank;
-  for (uint64_t step = 11; step < 111; ++step) track.steps[step] = {slowest, data, slowest - data - compute, true};
+  for (uint64_t step = 11; step < 111; ++step) track.steps.push_back({step, slowest, data, slowest - data - compute, true});
   return track;
 }
 
@@ -187,6 +187,43 @@ TEST(CompareEnds, OnlyRanksThatLeftNoWordWhileOthersDid) {
   finding::Finding found = Only(ranks);
   EXPECT_EQ(found.code, "LT616");
   EXPECT_NE(found.message.find("rank 1"), std::string::npos);
+}
+
+TEST(CompareEnds, TheFirstCrashIsNamedUnlessAnExceptionCameBefore) {
+  using End = RankTrack::End;
+  Ranks ranks;
+  ranks.tracks.resize(3);
+  for (int i = 0; i < 3; ++i) ranks.tracks[i].rank = i;
+  RankTrack &first = ranks.tracks[0], &second = ranks.tracks[1], &third = ranks.tracks[2];
+  first.end = End::kSignal, first.signal = SIGTERM, first.end_ns = 5;  // the launcher's
+  second.end = End::kSignal, second.signal = SIGABRT, second.end_ns = 4;
+  third.end = End::kSignal, third.signal = SIGSEGV, third.end_ns = 3;
+  finding::Finding found = Only(ranks);
+  EXPECT_NE(found.message.find("rank 2"), std::string::npos) << found.message;
+  EXPECT_NE(found.message.find("SIGSEGV"), std::string::npos) << found.message;
+  first.end = End::kException, first.end_ns = 2;
+  EXPECT_EQ(Codes(ranks), Codes1{});
+  first.host = "another";  // a fault is no consequence of what happens elsewhere
+  EXPECT_NE(Only(ranks).message.find("rank 2"), std::string::npos);
+  third.end = End::kSignal, third.signal = SIGTERM, third.end_ns = 9;
+  EXPECT_EQ(Codes(ranks), Codes1{});  // std::terminate is one
+}
+
+TEST(CompareEnds, TheOneRankThatWasAskedToEndIsNamed) {
+  using End = RankTrack::End;
+  Ranks ranks;
+  ranks.tracks.resize(3);
+  for (int i = 0; i < 3; ++i) {
+    ranks.tracks[i].rank = i, ranks.tracks[i].end_ns = 10 + i;
+    ranks.tracks[i].end = End::kSignal, ranks.tracks[i].signal = SIGTERM;
+  }
+  EXPECT_EQ(Codes(ranks), Codes1{});  // the whole job was
+  ranks.tracks[1].end = ranks.tracks[2].end = End::kException;
+  finding::Finding found = Only(ranks);
+  EXPECT_NE(found.message.find("rank 0"), std::string::npos) << found.message;
+  EXPECT_NE(found.message.find("SIGTERM"), std::string::npos) << found.message;
+  ranks.tracks[0].end_ns = 20;  // by the launcher, after the others had failed
+  EXPECT_EQ(Codes(ranks), Codes1{});
 }
 
 TEST(ReadFacts, DamagedFilesGiveWhatIsWhole) {

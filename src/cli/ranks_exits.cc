@@ -4,8 +4,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <vector>
+
+#include "base/signals.h"
 
 namespace lowtide::cli {
 namespace {
@@ -35,11 +36,8 @@ void ExitTimes::Watch(int pid) {
   if (fd < 0) return;
   open_[pid] = fd;
   if (thread_.joinable()) return;
-  sigset_t all, before;  // signals are for the main thread
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;  // they are for the main thread
   thread_ = std::thread([this] { Run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 std::optional<ExitTimes::Clock::time_point> ExitTimes::Ended(int pid) {

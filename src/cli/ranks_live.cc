@@ -16,6 +16,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/signals.h"
+#include "base/terminal.h"
 #include "base/units.h"
 #include "cli/ranks_compare.h"
 #include "cli/ranks_stack.h"
@@ -29,6 +31,7 @@ constexpr double kUsualSteps = 20;      // and as many usual steps
 constexpr double kOutsideTraining = 10; // times longer while a rank validates or saves
 constexpr double kStopped = 2;          // seconds in the stopped state
 constexpr double kOneAfterAnother = 0.015;  // seconds between two deaths of which the first one caused the second
+constexpr int64_t kBringsDown = 60'000'000'000;  // ns within which a rank's exception may end the others
 constexpr double kStacksCome = 0.7;     // seconds after they were asked for
 
 double Seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
@@ -82,6 +85,10 @@ RankWatch::RankWatch(std::string folder, bool alarms, Terminal terminal, std::st
   if (value > 0) patience_ = value;
 }
 
+bool RankWatch::Rank::died() const {
+  return state == 0 && (ended == record::ExitState::kRunning || IsCrash(signal));
+}
+
 void RankWatch::Look(const std::vector<const record::Ring*>& rings) noexcept {
   try {
     size_t exits = exits_.Count();
@@ -109,6 +116,8 @@ void RankWatch::Update(const record::Ring& ring) {
   uint64_t step = ring.steps().back().step;
   if (fresh || step != rank.step) rank.progress = now, rank.step = step, rank.usual = UsualStep(ring);
   rank.rank = header.rank, rank.pid = header.pid, rank.ended = header.exit_state;
+  rank.ended_ns = header.exit_mono_ns;
+  rank.signal = rank.ended == record::ExitState::kSignal ? -header.exit_code : 0;
   rank.training = header.phase == static_cast<uint8_t>(record::Phase::kStep);
   char state = StateOf(header.pid);
   if (state == 'T' && rank.state != 'T') rank.stopped = now;
@@ -119,13 +128,23 @@ void RankWatch::Update(const record::Ring& ring) {
   rank.waits = control.waits;
 }
 
-// The first one that goes without a word while others are there; launchers then end the others.
+// Whether an exception on another rank brought this one down, some seconds before at most.
+bool RankWatch::AfterFailure(const Rank& rank) {
+  const auto seen = exits_.Ended(rank.pid);
+  const int64_t end = rank.ended_ns != 0 ? rank.ended_ns : seen ? std::chrono::nanoseconds(seen->time_since_epoch()).count() : 0;
+  return std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) {
+    const Rank& other = entry.second;
+    return other.ended == record::ExitState::kException && other.ended_ns < end && end - other.ended_ns < kBringsDown;
+  });
+}
+
+// The first one that crashes, or goes without a word, while others are there; launchers then end the others.
 void RankWatch::Died() {
   if (first_death_told_) return;
   std::vector<const Rank*> dead, alive;
   for (const auto& [pid, rank] : ranks_) {
-    if (rank.state == 0 && rank.ended == record::ExitState::kRunning) dead.push_back(&rank);
     if (rank.state != 0) alive.push_back(&rank);
+    else if (rank.died() && !AfterFailure(rank)) dead.push_back(&rank);
   }
   if (dead.empty()) return;
   first_death_told_ = true;
@@ -137,11 +156,11 @@ void RankWatch::Died() {
     }
     if (order.size() != ranks_.size()) return;
     std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    if (order[0].second->ended != record::ExitState::kRunning || Seconds(order[1].first - order[0].first) < kOneAfterAnother) return;
+    if (!order[0].second->died() || Seconds(order[1].first - order[0].first) < kOneAfterAnother) return;
     dead = {order[0].second};
     for (size_t i = 1; i < order.size(); ++i) alive.push_back(order[i].second);
   }
-  for (const Rank* rank : dead) Tell(fmt::format("died {}", rank->rank), DeathFinding(rank->rank, rank->pid, host_, rank->step, Numbers(alive)));
+  for (const Rank* rank : dead) Tell(fmt::format("died {}", rank->rank), DeathFinding({rank->rank, rank->pid, host_, rank->step, rank->signal}, Numbers(alive)));
 }
 
 void RankWatch::Stopped() {
@@ -173,7 +192,7 @@ void RankWatch::Hangs() {
   std::vector<Rank*> waiting, others;
   for (auto& [pid, rank] : ranks_) {
     bool gone = rank.state == 0;
-    if (rank.state == 'T' || (gone && rank.ended == record::ExitState::kRunning)) return;  // said otherwise
+    if (rank.state == 'T' || (gone && rank.died())) return;  // said otherwise
     if (!gone) {
       since = std::min(since, Seconds(Clock::now() - rank.progress));
       usual = std::max(usual, rank.usual);
@@ -255,7 +274,7 @@ void RankWatch::Tell(const std::string& key, finding::Finding finding) {
   if (known != told_.end() && !known->second.over) return;
   Write(finding);
   if (alarms_) {
-    fmt::print(stderr, "{} {} {}\n", terminal_.Red("lowtide:"), finding.code, lang_ == "zh" ? finding.message_zh : finding.message);
+    PrintError("{} {} {}\n", terminal_.Red("lowtide:"), finding.code, lang_ == "zh" ? finding.message_zh : finding.message);
   }
   told_[key] = {std::move(finding), Clock::now(), false};
 }

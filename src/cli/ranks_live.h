@@ -35,9 +35,12 @@ class RankWatch {
     std::string waits_for;       // the collective
     uint64_t waits = 0;
     record::ExitState ended = record::ExitState::kRunning;
+    int signal = 0;              // that ended it, where it left that word
     bool training = true;        // no validation or checkpoint is under way
     Clock::time_point stopped{};
     uint64_t stacks_seen = 0;    // bytes of its stack file before it was asked
+    int64_t ended_ns = 0;        // CLOCK_MONOTONIC, where it left a word
+    bool died() const;           // it is gone for no reason of its script's
   };
 
   struct Told {
@@ -48,6 +51,7 @@ class RankWatch {
 
   void Update(const record::Ring& ring);
   void Died();
+  bool AfterFailure(const Rank& rank);
   void Stopped();
   void Hangs();
   finding::Finding HangFinding(const std::vector<Rank*>& waiting, const std::vector<Rank*>& others, double seconds);

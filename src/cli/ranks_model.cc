@@ -233,19 +233,6 @@ void CompareBuffers(const Ranks& ranks, finding::Document& document) {
   document.findings.push_back(std::move(out));
 }
 
-// After the fact: some ranks left no word, and another did, or was there to see it.
-void CompareEnds(const Ranks& ranks, finding::Document& document) {
-  std::vector<const RankTrack*> dead;
-  std::vector<int> others;
-  for (const RankTrack& track : ranks.tracks) {
-    if (track.end == RankTrack::End::kWithoutWord) dead.push_back(&track);
-    else others.push_back(track.rank);
-  }
-  bool told = std::any_of(document.findings.begin(), document.findings.end(), [](const Finding& f) { return f.code == "LT616"; });
-  if (told || others.empty()) return;
-  for (const RankTrack* track : dead) document.findings.push_back(DeathFinding(track->rank, track->pid, track->host, track->last_step, others));
-}
-
 void CompareCollectives(const Ranks& ranks, finding::Document& document) {
   if (ranks.facts.size() < 2) return;
   std::map<std::string, std::map<int, double>> counts;

@@ -29,47 +29,79 @@ double Quantile(std::vector<double> values, size_t quarter) {
 
 double Median(const std::vector<double>& values) { return Quantile(values, 2); }
 
-Figures FiguresOf(const RankTrack& track, const std::vector<uint64_t>& steps, size_t begin, size_t end) {
+using Step = RankTrack::Step;
+
+Figures FiguresOf(const Step* begin, const Step* end) {
   std::vector<double> seconds, data, collective, compute, own;
-  for (size_t i = begin; i < end; ++i) {
-    const auto& step = track.steps.at(steps[i]);
-    seconds.push_back(step.seconds), data.push_back(step.data), collective.push_back(step.collective);
-    compute.push_back(step.compute()), own.push_back(step.own());
+  for (auto* of : {&seconds, &data, &collective, &compute, &own}) of->reserve(static_cast<size_t>(end - begin));
+  for (; begin != end; ++begin) {
+    seconds.push_back(begin->seconds), data.push_back(begin->data), collective.push_back(begin->collective);
+    compute.push_back(begin->compute()), own.push_back(begin->own());
   }
   return {Median(seconds), Median(data), Median(collective), Median(compute), Median(own), Quantile(own, 1)};
 }
 
-std::vector<uint64_t> CommonSteps(const Ranks& ranks) {
-  std::vector<uint64_t> steps;
-  for (const auto& [step, figures] : ranks.tracks[0].steps) {
-    bool all = step > kWarmUp && std::all_of(ranks.tracks.begin(), ranks.tracks.end(), [&](const RankTrack& track) {
-      auto at = track.steps.find(step);
-      return at != track.steps.end() && at->second.training;
-    });
-    if (all) steps.push_back(step);
+bool Counts(const Step& step) { return step.number > kWarmUp && step.training; }
+
+// Keeps of `steps` those whose numbers are in `others`, both in order.
+void Intersect(std::vector<uint64_t>& steps, const std::vector<Step>& others) {
+  size_t kept = 0;
+  auto at = others.begin();
+  for (uint64_t step : steps) {
+    while (at != others.end() && at->number < step) ++at;
+    if (at == others.end()) break;
+    if (at->number == step && Counts(*at)) steps[kept++] = step;
   }
-  return steps;
+  steps.resize(kept);
+}
+
+// Of each rank the training steps that all ranks have.
+std::vector<std::vector<Step>> CommonSteps(const Ranks& ranks) {
+  std::vector<uint64_t> numbers;
+  for (const Step& step : ranks.tracks[0].steps) {
+    if (Counts(step)) numbers.push_back(step.number);
+  }
+  for (const RankTrack& track : ranks.tracks) Intersect(numbers, track.steps);
+  std::vector<std::vector<Step>> common;
+  for (const RankTrack& track : ranks.tracks) {
+    std::vector<Step>& steps = common.emplace_back();
+    steps.reserve(numbers.size());
+    auto at = track.steps.begin();
+    for (uint64_t number : numbers) {
+      while (at->number != number) ++at;
+      steps.push_back(*at);
+    }
+  }
+  return common;
+}
+
+// Whether the middle step of these waits for other ranks.
+bool Waits(const std::vector<Step>& steps) {
+  const auto waiting = static_cast<size_t>(std::count_if(steps.begin(), steps.end(), [](const Step& step) { return step.collective > 0; }));
+  return waiting >= steps.size() - steps.size() / 2;
 }
 
 }  // namespace
 
 void CompareTimes(const Ranks& ranks, finding::Document& document) {
   if (ranks.tracks.size() < 2) return;
-  std::vector<uint64_t> steps = CommonSteps(ranks);
-  if (steps.size() < kFewest) return;
+  const auto common = CommonSteps(ranks);
+  const size_t count = common[0].size();
+  if (count < kFewest) return;
+  // Ranks that do not wait for each other are no job of equal steps.
+  if (std::none_of(common.begin(), common.end(), Waits)) return;
   std::vector<Figures> all, early, late;
-  for (const RankTrack& track : ranks.tracks) {
-    all.push_back(FiguresOf(track, steps, 0, steps.size()));
-    early.push_back(FiguresOf(track, steps, 0, steps.size() / 2));
-    late.push_back(FiguresOf(track, steps, steps.size() / 2, steps.size()));
+  for (const auto& steps : common) {
+    const Step *begin = steps.data(), *middle = begin + count / 2, *end = begin + count;
+    all.push_back(FiguresOf(begin, end));
+    early.push_back(FiguresOf(begin, middle));
+    late.push_back(FiguresOf(middle, end));
   }
   auto least = [](const std::vector<Figures>& of) {
     return *std::min_element(of.begin(), of.end(), [](const auto& a, const auto& b) { return a.own < b.own; });
   };
   Figures best = least(all);
-  // Ranks that do not wait for each other are no job of equal steps.
-  bool together = std::any_of(all.begin(), all.end(), [](const Figures& f) { return f.collective > 0; });
-  for (size_t i = 0; together && i < all.size(); ++i) {
+  for (size_t i = 0; i < all.size(); ++i) {
     double excess = all[i].own - best.own;
     bool slow = best.own < kScore * all[i].own && least(early).own < kScore * early[i].own && least(late).own < kScore * late[i].own;
     double quiet = best.quiet;
@@ -84,7 +116,7 @@ void CompareTimes(const Ranks& ranks, finding::Document& document) {
         fmt::format("rank {} is a straggler (score {:.2f}): its own work takes {} a step, the fastest rank's {}; the time goes into {} ({} against {}), and "
                     "the others wait for it ({} steps compared)",
                     rank, score, FormatDuration(all[i].own), FormatDuration(best.own), data ? "waiting for its data" : "compute",
-                    FormatDuration(data ? all[i].data : all[i].compute), FormatDuration(data ? best.data : best.compute), steps.size()),
+                    FormatDuration(data ? all[i].data : all[i].compute), FormatDuration(data ? best.data : best.compute), count),
         fmt::format("rank {} 拖慢整个训练（得分 {:.2f}）：自身每步耗时 {}，最快的为 {}；时间花在{}", rank, score, FormatDuration(all[i].own),
                     FormatDuration(best.own), data ? "等待数据" : "计算"),
         data ? "look at this rank's storage and workers: num_workers, the node's disk or network, a larger share of slow samples"

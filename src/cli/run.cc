@@ -51,7 +51,7 @@ class Session {
  private:
   void Say(const std::string& text) const {
     std::fflush(stdout);
-    fmt::print(stderr, "{} {}\n", terminal_.Bold("lowtide:"), text);
+    PrintError("{} {}\n", terminal_.Bold("lowtide:"), text);
   }
 
   std::string DefaultName() const {
@@ -144,6 +144,7 @@ class Session {
     options.exit_at = options_.exit_at;
     options.judge.capacity = options_.capacity;
     options.census = options_.census;
+    options.steps = options_.steps;
     options.alarms = !options_.quiet;
     options.lang = lang_;
     Observer observer(folder_, options, terminal_);
@@ -163,7 +164,7 @@ class Session {
     } catch (const Error& error) {
       Say(error.what());
     }
-    if (!options_.quiet) fmt::print(stderr, "\n{}", report::ToText(view, terminal_, lang_));
+    if (!options_.quiet) PrintError("\n{}", report::ToText(view, terminal_, lang_));
     return options_.fail_on.empty() ? child.exit_code() : FailOn(view.document.findings, options_.fail_on, child.exit_code());
   }
 

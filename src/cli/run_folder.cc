@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "cli/leak_holders.h"
 #include "cli/judge.h"
 #include "cli/rank_files.h"
 #include "cli/ranks_compare.h"
@@ -128,25 +129,6 @@ void AddRank(std::vector<Judgement>& judgements, finding::Document& document) {
   }
 }
 
-bool SameMemory(const std::string& a, const std::string& b) {
-  auto host = [](const std::string& pool) { return pool == "cpu" || pool == "heap" || pool == "host"; };
-  return a == b || (host(a) && host(b));
-}
-
-// A leak's place is the line where its first holder grows.
-void PlaceLeaks(finding::Document& document) {
-  for (const finding::VerdictRow& row : document.verdicts) {
-    if (row.verdict != "leak" || row.fingerprint.empty()) continue;
-    auto holder = std::find_if(document.holders.begin(), document.holders.end(), [&](const finding::HolderRow& other) {
-      return other.rank == row.rank && SameMemory(other.pool, row.pool) && !other.file.empty();
-    });
-    auto found = std::find_if(document.findings.begin(), document.findings.end(),
-                              [&](const Finding& other) { return other.fingerprint == row.fingerprint; });
-    if (holder == document.holders.end() || found == document.findings.end()) continue;
-    found->where.insert(found->where.begin(), {holder->file, holder->line, 0, holder->path, {}, {}});
-  }
-}
-
 // `steps` 0: nothing that is a step was seen in any process.
 void AddSilence(const report::RunView& view, finding::Document& document) {
   for (const report::RankView& rank : view.ranks) {
@@ -259,6 +241,7 @@ void SetAsideOthers(std::vector<std::string>& files, finding::Document& document
     std::error_code error;
     if (!fs::is_symlink(file, error) || fs::exists(file, error)) return false;
     std::string host = record::OtherHostOf(fs::read_symlink(file, error).string());
+    host = host.substr(0, host.find('~'));
     if (!host.empty()) away[host].push_back(fs::path(file).filename().string());
     return !host.empty();
   });
@@ -299,7 +282,7 @@ report::RunView JudgeFolder(const std::string& folder, const JudgeOptions& optio
     together.ended &= ring.ended;
   }
   AddVerdicts(ranks, view.document);
-  ReadRankFiles(folder, view.document);
+  SiftHolders(ReadRankFiles(folder, view.document), view.document);
   PlaceLeaks(view.document);
   PlaceRankBranches(view.document);
   together.facts = ReadFacts(folder);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/terminal.h"
 #include "cli/color.h"
 #include "cli/fail_on.h"
 #include "report/snapshot_report.h"
@@ -80,7 +81,7 @@ int Snapshot(const SnapshotOptions& options, const CommonOptions& common) {
       throw Error("the report could not be written", "look for a full disk or a closed pipe");
   } else {
     WriteFileAtomically(options.output, text);
-    fmt::print(stderr, "wrote {}\n", options.output);
+    PrintError("wrote {}\n", options.output);
   }
   return FailOn(view.findings, options.fail_on, 0);
 }

@@ -30,6 +30,7 @@ void Write(JsonWriter& json, const VerdictRow& row) {
       .Field("steps_seen", row.steps_seen)
       .Field("steps_needed", row.steps_needed)
       .Field("reason", row.reason)
+      .Field("unnamed", row.unnamed.empty() ? std::nullopt : std::optional(row.unnamed))
       .Field("explained_by", row.explained_by.empty() ? std::nullopt : std::optional(row.explained_by))
       .Field("fingerprint", row.fingerprint.empty() ? std::nullopt : std::optional(row.fingerprint))
       .EndObject();
@@ -48,6 +49,8 @@ void Write(JsonWriter& json, const HolderRow& row) {
       .Field("file", row.file.empty() ? std::nullopt : std::optional(row.file))
       .Field("line", row.line ? std::optional(row.line) : std::nullopt)
       .Field("via_autograd", row.via_autograd)
+      .Field("code", row.code.empty() ? std::nullopt : std::optional(row.code))
+      .Field("help", row.help.empty() ? std::nullopt : std::optional(row.help))
       .EndObject();
 }
 

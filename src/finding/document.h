@@ -31,6 +31,8 @@ struct VerdictRow {
   std::string reason_zh;
   std::string explained_by;  // another pool whose growth shows here too: tensors of `cpu` lie in `heap` and `host`
   std::string fingerprint;  // of the finding that this verdict led to; empty: none
+  std::string unnamed;      // of a leak: why no holder is named; empty: one is
+  std::string unnamed_zh;
   std::string state;      // the engine's finer state: steady, warmup, reclaimed, rising_in_range, ...
 };
 
@@ -46,6 +48,8 @@ struct HolderRow {
   std::string file;  // empty: unknown
   int line = 0;
   bool via_autograd = false;
+  std::string code;  // of its kind, LT401 ...; empty: not told
+  std::string help, help_zh;  // what to change
 };
 
 struct Document {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+
+#include <memory>
 #include <stdexcept>
 
 #include "heap/array.h"
@@ -33,6 +36,40 @@ TEST(Beside, ItIsDoneBeforeItGoesOutOfScope) {
   const int then = done;
   EXPECT_LE(then, 1);
   EXPECT_EQ(done, then);
+}
+
+TEST(Beside, AnyProcessorWillDoWhenNobodyWaits) {
+  std::atomic<bool> go{false};
+  Beside work(
+      [&] {
+        while (!go) sched_yield();
+      },
+      Beside::kAnyProcessor);
+  EXPECT_FALSE(work.Done());
+  go = true;
+  while (!work.Done()) sched_yield();
+  work.Wait();
+}
+
+TEST(Beside, AForkedChildDoesNotWaitForWorkThatIsNotDoneThere) {
+  std::atomic<bool> go{false};
+  auto work = std::make_unique<Beside>(
+      [&] {
+        while (!go) sched_yield();
+      },
+      Beside::kAnyProcessor);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    alarm(10);
+    const bool lost = work->Lost();
+    work.reset();
+    _exit(lost ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(work->Lost());
+  go = true;
 }
 
 TEST(Array, KeepsItsContentsWhileItGrowsIntoMappingsOfItsOwn) {

@@ -35,12 +35,24 @@ struct Match {
   Array<NodeId> to_before, to_after;
 };
 
-bool SameDominator(const Mark& before, NodeId old, const Mark& after, NodeId now) {
+// Dominators come before what they dominate, so that theirs is settled.
+bool SameDominator(const Mark& before, NodeId old, const Mark& after, NodeId now, const Match& match) {
   const NodeId up = after.tree->idom[now], old_up = before.tree->idom[old];
   if (up == kNone || old_up == kNone) return false;
   const bool top = up == after.tree->root(), old_top = old_up == before.tree->root();
   if (top || old_top) return top && old_top;
-  return (*after.address)[up] == (*before.address)[old_up];
+  return match.to_before[up] == old_up;
+}
+
+// Of variables and attributes, whose slots stay what they are: two temporaries that change places in memory are not the
+// same two.
+bool SameVariable(const Mark& before, NodeId old, const Mark& after, NodeId now) {
+  const NodeId up = after.paths->parent[now];
+  if (up == kNone || before.paths->parent[old] == kNone) return true;
+  const Kind kind = after.graph->kind[up];
+  if (kind != Kind::kNamespace && kind != Kind::kObject) return true;
+  if ((*after.address)[up] != (*before.address)[before.paths->parent[old]]) return true;  // held in more than one way
+  return after.graph->slot[after.paths->edge[now]] == before.graph->slot[before.paths->edge[old]];
 }
 
 Match MatchNodes(const Mark& before, const Mark& after) {
@@ -49,7 +61,8 @@ Match MatchNodes(const Mark& before, const Mark& after) {
   for (NodeId v : after.tree->order) {
     const NodeId old = before.map->Find((*after.address)[v]);
     if (old == kNone || (*before.address)[old] != (*after.address)[v]) continue;
-    if ((*before.type)[old] != (*after.type)[v] || !SameDominator(before, old, after, v)) continue;
+    if ((*before.type)[old] != (*after.type)[v] || !SameDominator(before, old, after, v, match)) continue;
+    if (!SameVariable(before, old, after, v)) continue;
     match.to_before[v] = old;
     match.to_after[old] = v;
   }

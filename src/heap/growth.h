@@ -50,7 +50,7 @@ struct Growth {
 
 // Everything that entered between the marks, by the place where it entered; largest growth first, at least
 // `least_bytes` each. A node counts as the same in both marks when its address, its type and its dominator
-// are: memory that was freed and used anew for something else counts as one that left and one that entered.
+// are, and the variable or attribute that holds it: memory that was freed and used anew for something else counts as one that left and one that entered.
 //  - containers (lists, dicts) are one place; of any other node each slot is a place of its own;
 //  - a slot that holds another object than before counts with the difference.
 std::vector<Growth> CompareMarks(const Mark& before, const Mark& after, int64_t least_bytes);

@@ -52,6 +52,22 @@ TEST(CompareMarks, MemoryThatIsUsedAnewForAnotherObjectIsToldApart) {
   EXPECT_EQ(growth[0].bytes, 100);
 }
 
+TEST(CompareMarks, TemporariesThatChangePlacesInMemoryDoNotGrow) {
+  // images and labels, two tensors of each step: the second mark finds labels where images stood before.
+  const auto world = [](World* w, uint64_t images, uint64_t labels, uint64_t storage) {
+    w->Add(kModule, {images, labels}, Kind::kNamespace);
+    w->Add(images, {storage}, Kind::kTensor, 10);
+    w->Add(labels, {storage + 16}, Kind::kTensor, 10);
+    w->Add(storage, {}, Kind::kStorage, 200'000);
+    w->Add(storage + 16, {}, Kind::kStorage, 512);
+    return w->Finish({kModule});
+  };
+  World a, b, c;
+  const Mark before = world(&a, 0x3000, 0x4000, kItems);
+  EXPECT_TRUE(CompareMarks(before, world(&b, 0x4000, 0x3000, kItems + 16), 1).empty());
+  EXPECT_TRUE(CompareMarks(before, world(&c, 0x5000, 0x3000, kItems - 16), 1).empty());
+}
+
 TEST(CompareMarks, AVariableThatIsReplacedCountsWithTheDifference) {
   // running = running + loss: another object at each mark, holding the chain of all before.
   const auto world = [](World* w, uint64_t head, uint64_t links) {

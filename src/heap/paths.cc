@@ -4,7 +4,10 @@
 
 namespace lowtide::heap {
 
-PathTree ShortestPaths(const ObjectGraph& graph) {
+namespace {
+
+template <typename Without>
+PathTree Search(const ObjectGraph& graph, Without without) {
   PathTree paths;
   paths.parent.assign(graph.size(), kNone);
   paths.edge.assign(graph.size(), 0);
@@ -20,7 +23,7 @@ PathTree ShortestPaths(const ObjectGraph& graph) {
     for (; next_root < by_lateness.size() && graph.roots[by_lateness[next_root]].late <= level; ++next_root) {
       const uint32_t root = by_lateness[next_root];
       const NodeId node = graph.roots[root].node;
-      if (paths.root[node] != kNone) continue;
+      if (paths.root[node] != kNone || without(node)) continue;
       paths.root[node] = root;
       queue.push_back(node);
     }
@@ -30,7 +33,7 @@ PathTree ShortestPaths(const ObjectGraph& graph) {
       const NodeId node = queue[head];
       for (uint64_t e = graph.first[node]; e < graph.first[node + 1]; ++e) {
         const NodeId to = graph.to[e];
-        if (paths.root[to] != kNone) continue;
+        if (paths.root[to] != kNone || without(to)) continue;
         paths.root[to] = paths.root[node];
         paths.parent[to] = node;
         paths.edge[to] = e;
@@ -39,6 +42,16 @@ PathTree ShortestPaths(const ObjectGraph& graph) {
     }
   }
   return paths;
+}
+
+}  // namespace
+
+PathTree ShortestPaths(const ObjectGraph& graph) {
+  return Search(graph, [](NodeId) { return false; });
+}
+
+PathTree ShortestPaths(const ObjectGraph& graph, const std::vector<bool>& without) {
+  return Search(graph, [&](NodeId node) { return without[node]; });
 }
 
 std::vector<NodeId> PathTo(const PathTree& paths, NodeId node) {

@@ -15,6 +15,8 @@ struct PathTree {
 };
 
 PathTree ShortestPaths(const ObjectGraph& graph);
+// As if the nodes marked in `without` were not there.
+PathTree ShortestPaths(const ObjectGraph& graph, const std::vector<bool>& without);
 
 // The nodes from a root to `node`, both included; empty when it is not reached.
 std::vector<NodeId> PathTo(const PathTree& paths, NodeId node);

@@ -43,8 +43,13 @@ bool IsPeriodicTest(const Module& m, NodeId test) {
     if (m.KindOf(id) != Kind::kIdentifier) continue;
     std::string_view name = m.Name(m[id].atom);
     if (HasHint(name, {"interval", "freq", "every", "period", "should_", "is_last", "last_", "is_time", "need_", "divisible", "is_log",
-                       "log_now", "do_log", "profil", "debug", "verbose", "sync_gradients", "is_update", "update_step", "timer", "due"})) {
+                       "log_now", "do_log", "profil", "debug", "verbose", "sync_gradients", "is_update", "update_step", "timer", "due", "synchron"})) {
       return true;
+    }
+  }
+  if (m.KindOf(test) == Kind::kBoolOp && m.Text(test).find(" or ") == std::string_view::npos) {
+    for (NodeId part : m.Children(test)) {
+      if (IsPeriodicTest(m, part)) return true;
     }
   }
   if (m.KindOf(test) == Kind::kCompare) {  // `i == 0`, `step in marks`, `i + 1 == len(loader)`: some iterations only
@@ -295,7 +300,7 @@ bool LooksLikeEvaluation(std::string_view name) {
     return name.size() >= head.size() && HasHint(name.substr(0, head.size()), {head}) &&
            (name.size() == head.size() || !std::islower(static_cast<unsigned char>(name[head.size()])));
   };
-  if (HasHint(name, {"train", "loss", "transform", "config", "dataset", "loader"})) return false;
+  if (HasHint(name, {"train", "loss", "transform", "config", "dataset", "loader", "forward"})) return false;
   return starts("eval") || starts("evaluate") || starts("evaluation") || starts("validate") || starts("validation") || starts("valid") ||
          starts("val") || starts("test") || starts("inference") || starts("infer") || starts("predict") ||
          HasHint(name, {"_evaluate", "_validate", "_validation", "_eval", "_inference", "_val_", "_valid_"}) || name.ends_with("_val") ||

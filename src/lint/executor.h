@@ -61,6 +61,8 @@ class Executor {
   Value Computed(Value value) const;  // the result of a differentiable operation on `value`
   Atom TypeTested(NodeId test) const;
   void MarkBacked(NodeId id);
+  void SetParts(Atom path, const Value& value);
+  void CleanedByLoop(NodeId loop);
   uint8_t Hints(Atom name);
   uint32_t AddDep(Atom name, Atom cls, NodeId call, bool named_loss);
 
@@ -70,6 +72,7 @@ class Executor {
   std::vector<bool> known_;
   std::unordered_map<Atom, size_t> path_slots_;
   std::vector<Change> journal_;
+  std::unordered_map<Atom, std::vector<Atom>> parts_;  // `d["loss"]` and the like, by `d`
   std::vector<uint8_t> hints_;
   std::vector<std::vector<std::pair<Atom, Value>>> attributes_;  // per class, what `self.x` is
   std::vector<bool> frozen_;                                     // by slot

@@ -104,6 +104,13 @@ class Summary {
       if (asked && has_rank_ && RankGuarded(m_, call)) flags |= kCallRankGuarded;
       data_.calls.push_back({Hash(name), static_cast<uint32_t>(f), flags});
     }
+    for (NodeId call : m_.Calls({kA_grad, kA_jacobian, kA_hessian})) {
+      int cls = m_.ClassOf(call), f = m_.FunctionOf(call);
+      bool autograd = m_.LastName(m_.Receiver(call)) == kA_autograd || m_.IsTorch(m_.Callee(call));
+      if (!autograd || cls < 0 || !m_.IsNnModule(cls) || HasHint(m_.Name(m_.classes()[cls].name), {"loss", "penalty", "trainer", "gan"})) continue;
+      if (HasHint(m_.Name(m_.functions()[f].name), {"penalty", "loss", "regular", "step"})) continue;
+      data_.calls.push_back({HashName(kModuleDifferentiates), static_cast<uint32_t>(f), 0});
+    }
     // Setting .grad to None, or a loop over parameters that does, clears too.
     for (NodeId id : m_.Nodes(Kind::kAssignment)) {
       NodeId left = m_.Child(id, Field::k_left);

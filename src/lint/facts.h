@@ -42,6 +42,9 @@ struct FunctionFacts {
   std::vector<ReturnFacts> returns;
 };
 
+// The callee that Summarize notes for a module whose methods call torch.autograd.grad: it cannot run without autograd.
+inline constexpr std::string_view kModuleDifferentiates = "<module differentiates>";
+
 enum CallFlag : uint8_t { kCallNoGrad = 1, kCallRankGuarded = 2, kCallMethod = 4, kCallInLoop = 8, kCallClears = 16 };
 
 struct CallFacts {
@@ -77,7 +80,7 @@ enum class Ask : uint8_t {
 
 struct Query {
   Ask ask = Ask::kAttached;
-  bool confirm = false;  // kAttached: the index must say yes; otherwise it must not say no
+  bool confirm = false;  // kAttached: the index must say yes; otherwise it must not say no. kHasWorkers: any loader will do. kCallerHasGrad: no caller may switch it off
   uint8_t number = 255;  // element or parameter
   uint16_t given = 0;    // arguments known to be attached, as bits
   uint64_t name = 0, cls = 0;

@@ -87,6 +87,11 @@ void Flow::FindNoGradNames() {
     }
     if (wraps || HasHint(m.Name(function.name), {"no_grad", "nograd", "inference_mode"})) nograd_names_[function.name] = true;
   }
+  for (NodeId call : m.Calls(kA___enter__)) {  // torch.no_grad().__enter__(), and no with around
+    NodeId receiver = m.Receiver(call);
+    bool statement = m.KindOf(m[call].parent) == Kind::kExpressionStatement;
+    if (statement && receiver && m.KindOf(receiver) == Kind::kCall && SwitchesGradOff(receiver)) disabled_from_.push_back({call, m.FunctionOf(call)});
+  }
   for (NodeId call : m.Calls(kA_set_grad_enabled)) {
     NodeId argument = m.Argument(call, 0);
     bool statement = m.KindOf(m[call].parent) == Kind::kExpressionStatement;

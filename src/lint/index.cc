@@ -54,12 +54,12 @@ Index::Index(const std::vector<const ModuleFacts*>& modules) : Index() {
     for (uint64_t name : module.imports) data_->importers[name].push_back(&module);
   }
   // Only calls of functions that the project itself defines are ever asked for, and a few names.
-  constexpr uint64_t kAsked[] = {HashName("set_epoch"), HashName("zero_grad"), HashName("set_device"), HashName("eval")};
+  constexpr uint64_t kAsked[] = {HashName("set_epoch"), HashName("zero_grad"), HashName("set_device"), HashName("eval"), HashName(kModuleDifferentiates)};
   for (const ModuleFacts* facts : modules) {
     const ModuleFacts::Data& module = facts->data();
     for (const CallFacts& call : module.calls) {
       bool asked = std::find(std::begin(kAsked), std::end(kAsked), call.callee) != std::end(kAsked);
-      if (asked || data_->functions.count(call.callee)) data_->calls[call.callee].push_back({&module, &call});
+      if (asked || data_->functions.count(call.callee) || data_->classes.count(call.callee)) data_->calls[call.callee].push_back({&module, &call});
     }
   }
 }
@@ -150,21 +150,21 @@ std::vector<CallRef> Callers(const Index::Data& index, const ModuleFacts::Data& 
   return near.empty() ? methods : near;
 }
 
-// Every way to call `name` passes through `flag`, or through a function of which that is true.
-bool AllCallers(const Index::Data& index, const ModuleFacts::Data& module, uint64_t name, uint8_t flag, uint32_t function_flag, int depth) {
+// Every way to call `name` passes through `flag`, or through a function of which that is true. Further up, where names
+// are common ones and few of the calls are meant, one that does is enough when `function_flag` is asked for.
+bool AllCallers(const Index::Data& index, const ModuleFacts::Data& module, uint64_t name, uint8_t flag, uint32_t function_flag, int depth, bool one = false) {
   if (depth > 4) return false;
-  std::vector<CallRef> callers = Callers(index, module, name);
-  bool any = false;
-  for (const CallRef& ref : callers) {
+  bool any = false, one_is_enough = one || (function_flag != 0 && depth > 0);
+  for (const CallRef& ref : Callers(index, module, name)) {
     const FunctionFacts& caller = ref.module->functions[ref.call->caller];
     if (caller.name == name && caller.name) continue;  // overriding methods that call super; recursion
+    if (one_is_enough && ref.module != &module && !Imports(*ref.module, module.stem)) continue;
     any = true;
-    if (ref.call->flags & flag) continue;
-    if (function_flag && caller.flags & function_flag) continue;
-    if (caller.name && AllCallers(index, *ref.module, caller.name, flag, function_flag, depth + 1)) continue;
-    return false;
+    bool passes = (ref.call->flags & flag) || (function_flag && caller.flags & function_flag) ||
+                  (caller.name && AllCallers(index, *ref.module, caller.name, flag, function_flag, depth + 1));
+    if (passes == one_is_enough) return passes;
   }
-  return any;
+  return any && !one_is_enough;
 }
 
 bool DecoratorSwitchesOff(const Index::Data& index, const ModuleFacts::Data& module, uint64_t name) {
@@ -199,8 +199,24 @@ bool Keeps(const Query& query, const ModuleFacts::Data& module, const Index::Dat
 // Loaders of this class that have, or may have, workers; or no loader at all that is known to be of this class.
 bool HasWorkers(const Query& query, const Index::Data& index) {
   auto found = index.loaders.find(query.name);
-  if (found == index.loaders.end()) return true;
+  if (found == index.loaders.end()) {
+    // Made where no loader is built: whoever makes it indexes it himself.
+    auto made = index.calls.find(query.name);
+    if (made == index.calls.end()) return true;
+    return std::any_of(made->second.begin(), made->second.end(), [](const CallRef& ref) { return !ref.module->loaders.empty(); });
+  }
+  if (query.confirm) return true;
   return std::any_of(found->second.begin(), found->second.end(), [](const LoaderFacts* loader) { return loader->workers != Workers::kNone; });
+}
+
+// `upper` stands above `lower` and imports from the folder that leads there: `from utils.train_utils import train`.
+bool ImportsBelow(const ModuleFacts::Data& upper, const ModuleFacts::Data& lower) {
+  size_t slash = upper.path.rfind('/');
+  std::string_view folder = std::string_view(upper.path).substr(0, slash == std::string::npos ? 0 : slash + 1), below = lower.path;
+  if (!below.starts_with(folder)) return false;
+  below = below.substr(folder.size());
+  size_t end = below.find('/');
+  return end != std::string_view::npos && Imports(upper, HashName(below.substr(0, end)));
 }
 
 bool CalledNearby(const Query& query, const ModuleFacts::Data& module, const Index::Data& index) {
@@ -213,15 +229,9 @@ bool CalledNearby(const Query& query, const ModuleFacts::Data& module, const Ind
     if (mine != index.packages.end() && theirs != index.packages.end() && mine->second == theirs->second) return true;
     auto library = index.package_names.find(ref.module);
     if (library != index.package_names.end() && Imports(module, library->second)) return true;  // the library does it
-    // In a folder below this file's own, which it imports from: `from utils.train_utils import train`, `from utils import *`.
-    size_t slash = module.path.rfind('/');
-    std::string_view folder = std::string_view(module.path).substr(0, slash == std::string::npos ? 0 : slash + 1);
-    std::string_view below = ref.module->path;
-    if (below.starts_with(folder)) {
-      below = below.substr(folder.size());
-      size_t end = below.find('/');
-      if (end != std::string_view::npos && Imports(module, HashName(below.substr(0, end)))) return true;
-    }
+    auto own = index.package_names.find(&module);
+    if (own != index.package_names.end() && Imports(*ref.module, own->second)) return true;  // who uses this library does it
+    if (ImportsBelow(module, *ref.module) || ImportsBelow(*ref.module, module)) return true;
     // Both imported by the same program.
     for (uint64_t name : {module.stem, ref.module->stem}) {
       uint64_t other = name == module.stem ? ref.module->stem : module.stem;
@@ -243,7 +253,7 @@ bool Holds(const Query& query, const ModuleFacts::Data& module, const Index::Dat
       Answer answer = ReturnsAttached(index, module, query.name, query.cls, query.number, query.given != 0, 0);
       return query.confirm ? answer == Answer::kYes : answer != Answer::kNo;
     }
-    case Ask::kCallerHasGrad: return !AllCallers(index, module, query.name, kCallNoGrad, kUnderNoGrad, 0);
+    case Ask::kCallerHasGrad: return !AllCallers(index, module, query.name, kCallNoGrad, kUnderNoGrad, 0, query.confirm);
     case Ask::kDecoratorKeepsGrad: return !DecoratorSwitchesOff(index, module, query.name);
     case Ask::kNoProjectCall: return !CalledNearby(query, module, index);
     case Ask::kKeeps: return Keeps(query, module, index);

@@ -380,7 +380,10 @@ bool Module::HasPath(NodeId outer, Atom path) const {
   if (!path) return false;
   for (NodeId id = outer; id < (*this)[outer].last; ++id) {
     Kind kind = KindOf(id);
-    if ((kind == Kind::kIdentifier || kind == Kind::kAttribute || kind == Kind::kSubscript) && Path(id) == path) return true;
+    if ((kind != Kind::kIdentifier && kind != Kind::kAttribute && kind != Kind::kSubscript) || Path(id) != path) continue;
+    // `loss` of `self.loss` and of `f(loss=...)` is no name of its own.
+    bool part = kind == Kind::kIdentifier && ((*this)[id].field == Field::k_attribute || (KindOf((*this)[id].parent) == Kind::kKeywordArgument && (*this)[id].field == Field::k_name));
+    if (!part) return true;
   }
   return false;
 }

@@ -111,8 +111,28 @@ NodeId SurvivesLoop(const Module& m, NodeId id, Atom path) {
   return survives;
 }
 
+bool HasWord(std::string_view name, std::initializer_list<std::string_view> words) {
+  for (size_t at = 0; at <= name.size();) {
+    size_t end = std::min(name.find('_', at), name.size());
+    for (std::string_view word : words) {
+      if (name.substr(at, end - at).size() == word.size() && HasHint(name.substr(at, end - at), {word})) return true;
+    }
+    at = end + 1;
+  }
+  return false;
+}
+
 bool DiesWithStep(const Module& m, const Flow& flow, NodeId loop) {
   if (CallsStep(m, flow, m.Child(loop, Field::k_body))) return false;
+  // train_step(batches): what it adds up over the parts of one step goes with its frame.
+  if (int function = m.FunctionOf(loop); function > 0 && HasWord(m.Name(m.functions()[function].name), {"step"})) return true;
+  // for _ in range(accumulation_steps): ...; optimizer.step() in a function that takes one step
+  NodeId items = m.KindOf(loop) == Kind::kFor ? m.Child(loop, Field::k_right) : 0;
+  if (int function = m.FunctionOf(loop); items && function > 0 && HasHint(m.Text(items), {"accum", "micro", "grad_acc"})) {
+    for (NodeId after = m.Next(loop); after; after = m.Next(after)) {
+      if (CallsStep(m, flow, after)) return true;
+    }
+  }
   for (NodeId up = m.EnclosingLoop(loop); up; up = m.EnclosingLoop(up)) {
     if (CallsStep(m, flow, m.Child(up, Field::k_body))) return true;
   }
@@ -167,7 +187,16 @@ bool IsDataLoop(const Module& m, const Flow& flow, NodeId loop) {
 }
 
 bool IsCountName(std::string_view name) {
-  return HasHint(name, {"num_", "count", "size", "tokens", "correct", "n_", "total_words", "length", "_len", "hits", "steps"}) || name == "n" || name.ends_with("_n");
+  return HasHint(name, {"num_", "count", "size", "tokens", "correct", "n_", "total_words", "length", "_len", "hits", "steps", "grad_norm", "gnorm"}) || name == "n" || name.ends_with("_n");
+}
+
+bool IsMetricValue(const Module& m, NodeId expression) {
+  while (expression && (m.KindOf(expression) == Kind::kCall || m.KindOf(expression) == Kind::kSubscript)) {
+    expression = m.KindOf(expression) == Kind::kCall ? m.Receiver(expression) : m.Child(expression, Field::k_value);
+  }
+  if (!expression) return false;
+  return HasWord(m.Name(m.LastName(expression)), {"iou", "miou", "acc", "acc1", "acc5", "accuracy", "f1", "auc", "precision", "recall", "correct",
+                                                  "bleu", "wer", "cer", "top1", "top5", "prec1", "prec5"});
 }
 
 std::string Quoted(const Module& m, NodeId node) {

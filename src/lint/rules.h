@@ -71,6 +71,10 @@ bool IsFrameworkHook(const Module& m, int function);
 bool IsDataLoop(const Module& m, const Flow& flow, NodeId loop);
 // A count, a size, a number of hits: no loss, whatever it was returned with.
 bool IsCountName(std::string_view name);
+// A word of the name is one of `words`: `batch_iou` has the word `iou`.
+bool HasWord(std::string_view name, std::initializer_list<std::string_view> words);
+// An accuracy or the like: computed from comparisons or in NumPy, it has no graph.
+bool IsMetricValue(const Module& m, NodeId expression);
 std::string Quoted(const Module& m, NodeId node);  // `text`, cut when long
 bool DerivesFromDataset(const Module& m, int cls);
 // The text of the class that starts at byte `start`, up to the next statement of the file, with members that were not parsed.

@@ -2,9 +2,6 @@
 // Nothing here raises into user code but `SystemExit`, when a run is asked to end at a step.
 #include "python/track.h"
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <cstring>
 
 #include "lowtide/record/host.h"
@@ -28,6 +25,27 @@ int64_t PythonBlocks() noexcept {
   const long long value = PyLong_AsLongLong(count);
   Py_DECREF(count);
   return value;
+}
+
+PyObject* device_stats = nullptr;  // of set_device_stats()
+
+bool NoteRow(PyObject* row) noexcept {
+  int type = 0, index = 0;
+  long long allocated = 0, reserved = 0, peak = 0, blocks = 0;
+  if (!PyTuple_Check(row) || !PyArg_ParseTuple(row, "iiLLLL", &type, &index, &allocated, &reserved, &peak, &blocks)) return false;
+  record::NoteDevice(type, index, {allocated, reserved, peak, blocks, 0});
+  return true;
+}
+
+bool NoteDevices() noexcept {
+  PyObject* rows = PyObject_CallNoArgs(device_stats);
+  bool noted = false;
+  for (Py_ssize_t i = 0; rows != nullptr && PyList_Check(rows) && i < PyList_GET_SIZE(rows); ++i) {
+    noted = NoteRow(PyList_GET_ITEM(rows, i)) || noted;
+  }
+  Py_XDECREF(rows);
+  PyErr_Clear();
+  return noted;
 }
 
 // The integer at `index`, or `otherwise` when there is none or it is None.
@@ -105,12 +123,8 @@ PyObject* AddDataWait(PyObject*, PyObject* ns) {
   Py_RETURN_NONE;
 }
 
-bool InMainThread() { return ::syscall(SYS_gettid) == ::getpid(); }
-
 PyObject* EnterWait(PyObject*, PyObject* name) {
-  const char* text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
-  if (text == nullptr) PyErr_Clear();
-  if (InMainThread()) Recorder::Get().EnterWait(text == nullptr ? "" : text);
+  BeginWait(name);
   Py_RETURN_NONE;
 }
 
@@ -172,7 +186,26 @@ PyObject* SetDevice(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Py_RETURN_NONE;
 }
 
+// set_device_stats(callable): () -> [(type, index, allocated, reserved, peak, blocks)]; None: no longer
+PyObject* SetDeviceStats(PyObject*, PyObject* callable) {
+  Py_INCREF(callable);
+  Py_XDECREF(device_stats);
+  device_stats = callable;
+  Recorder::Get().SetDeviceStats(callable == Py_None ? nullptr : &NoteDevices);
+  Py_RETURN_NONE;
+}
+
 PyObject* CensusRequest(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(Recorder::Get().census_request()); }
+
+PyObject* CensusBegins(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  Recorder::Get().CensusBegins(IntAt(args, count, 0, 0), IntAt(args, count, 1, 0));
+  Py_RETURN_NONE;
+}
+
+PyObject* CensusPaused(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  Recorder::Get().CensusPaused(IntAt(args, count, 0, 0), 0);
+  Py_RETURN_NONE;
+}
 
 PyObject* CensusDone(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Recorder::Get().CensusDone(static_cast<uint64_t>(IntAt(args, count, 0, 0)), IntAt(args, count, 1, 0),
@@ -247,7 +280,11 @@ PyMethodDef methods[] = {
     {"add_worker", Method(&AddWorker), METH_FASTCALL, "add_worker(pid, loader, worker)"},
     {"end_worker", &EndWorker, METH_O, "end_worker(pid)"},
     {"set_device", Method(&SetDevice), METH_FASTCALL, "set_device(type, index, capacity, name)"},
+    {"set_device_stats", &SetDeviceStats, METH_O,
+     "set_device_stats(callable): asked for devices whose allocators make no reports"},
     {"census_request", &CensusRequest, METH_NOARGS, "number of the last request"},
+    {"census_begins", Method(&CensusBegins), METH_FASTCALL, "census_begins(mapped_bytes, heap_bytes)"},
+    {"census_paused", Method(&CensusPaused), METH_FASTCALL, "census_paused(pause_ns): another pause follows"},
     {"census_done", Method(&CensusDone), METH_FASTCALL, "census_done(request, pause_ns, status)"},
     {"exit", Method(&Exit), METH_FASTCALL, "exit(state, code)"},
     {"figures", Method(&Figures), METH_FASTCALL, "figures(heap=False): what is counted now"},

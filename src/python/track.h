@@ -15,4 +15,10 @@ int AddGateTypes(PyObject* module);
 PyObject* CallLater(PyObject*, PyObject* const* args, Py_ssize_t count);
 PyObject* CancelLater(PyObject*, PyObject*);
 
+// Whether this is the process's first thread.
+bool InMainThread();
+
+// The first thread begins to wait for other ranks, in what `name` says; of other threads nothing is recorded.
+void BeginWait(PyObject* name);
+
 }  // namespace lowtide::python

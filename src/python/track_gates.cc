@@ -6,7 +6,7 @@
 //
 // An exception of `rare` is lowtide's own: it is swallowed and counted (marks) or ends the guard (state.fail(error)),
 // but what is no Exception (SystemExit, KeyboardInterrupt) passes.
-#include "python/track_states.h"
+#include "python/track_gates.h"
 
 #include <structmember.h>
 
@@ -16,19 +16,9 @@
 #include "record/recorder.h"
 
 namespace lowtide::python {
-namespace {
 
 using record::Recorder;
 
-// ---- gates ----------------------------------------------------------------------------------------------------------
-
-struct Gate {
-  PyObject_HEAD
-  vectorcallfunc call;
-  PyObject *state, *rare, *more;
-};
-
-// What a call of Python's half came to: None, or nullptr when the script is to end by what is set.
 PyObject* Settle(Gate* self, PyObject* result) {
   if (result != nullptr) {
     Py_DECREF(result);
@@ -50,6 +40,10 @@ PyObject* Settle(Gate* self, PyObject* result) {
   Py_XDECREF(type), Py_XDECREF(error), Py_XDECREF(trace);
   Py_RETURN_NONE;
 }
+
+namespace {
+
+// ---- gates ----------------------------------------------------------------------------------------------------------
 
 // "step": after an optimizer's step. The leader's ends a step of the run; `rare(optimizer)` takes any other, and what
 // comes in a validation; `more(bits)` what the outside asks for.
@@ -204,6 +198,15 @@ constexpr struct {
     {"after step", &AfterStep, &guard_type},
     {"before backward", &BeforeBackward, &guard_type},
     {"after backward", &AfterBackward, &guard_type},
+    {"collective", &OnCollective, &rank_type},
+    {"waiting", &OnWaiting, &rank_type},
+    {"left", &OnLeft, &rank_type},
+    {"rank forward", &OnRankForward, &rank_type},
+    {"rank before backward", &BeforeRankBackward, &rank_type},
+    {"in backward", &InRankBackward, &rank_type},
+    {"computed", &OnComputed, &rank_type},
+    {"rank after backward", &AfterRankBackward, &rank_type},
+    {"rank step", &BeforeRankStep, &rank_type},
 };
 
 PyObject* NewGate(PyTypeObject* type, PyObject* args, PyObject*) {
@@ -262,7 +265,7 @@ int AddGateTypes(PyObject* module) {
   name_is_cpu = PyUnicode_InternFromString("is_cpu");
   name_item = PyUnicode_InternFromString("item");
   PyTypeObject* gate = AddType(module, &gate_spec, "Gate");
-  const bool all = name_is_cpu != nullptr && name_item != nullptr && gate != nullptr && AddStateTypes(module) == 0;
+  const bool all = name_is_cpu != nullptr && name_item != nullptr && gate != nullptr && AddStateTypes(module) == 0 && AddRankTypes(module) == 0;
   Py_XDECREF(gate);
   return all ? 0 : -1;
 }

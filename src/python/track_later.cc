@@ -4,6 +4,7 @@
 
 #include <ctime>
 
+#include "base/signals.h"
 #include "python/track.h"
 #include "record/recorder.h"
 
@@ -53,6 +54,7 @@ PyObject* CallLater(PyObject*, PyObject* const* args, Py_ssize_t count) {
   ::pthread_attr_init(&attributes);
   ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   ::pthread_attr_setstacksize(&attributes, 64 << 10);
+  const SignalsBlocked blocked;
   const int failure = ::pthread_create(&thread, &attributes, &Sleep, nullptr);
   ::pthread_attr_destroy(&attributes);
   if (failure != 0) Py_CLEAR(waiting);

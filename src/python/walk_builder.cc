@@ -137,8 +137,8 @@ void Builder::AddModule(const char* name, PyObject* module, uint32_t late) {
 void Builder::AddFrame(const LtFrame& frame) {
   if (Text(frame.code->co_filename).find("/lowtide/_") != std::string::npos) return;  // ourselves
   const uint32_t index = static_cast<uint32_t>(c_.frames.size());
-  c_.frames.push_back({frame.code, frame.thread->thread_id, frame.depth, frame.line});
   const uint64_t address = reinterpret_cast<uint64_t>(frame.address);
+  c_.frames.push_back({frame.code, frame.thread->thread_id, frame.depth, frame.line, address, frame.object});
   const NodeId node = NewNode(address, TypeNumber(frame.code), Kind::kNamespace, Origin::kFrame);
   c_.map.Insert(address, node);
   Pending pending;
@@ -294,12 +294,10 @@ void Builder::ExpandObject(NodeId node) {
   }
 }
 
-// Variables have their slots by name: by position, the deletion of one would move all that come after it.
 void Builder::ExpandNamespace(PyObject* dict) {
   PyObject *name, *value;
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &name, &value);) {
-    const Py_hash_t hash = PyUnicode_CheckExact(name) ? PyObject_Hash(name) : at;
-    ordinal_ = static_cast<uint32_t>(static_cast<size_t>(hash) % (kSlotNative - 1));
+    ordinal_ = NamespaceSlot(name, at);
     VisitChild(value);
   }
 }

@@ -78,6 +78,7 @@ class Builder {
   bool Alive(uint64_t word, NativeClass wanted) const;
   bool LooksSaved(const uint64_t* words, size_t left) const;
   void ScanSaved(uint64_t begin, size_t bytes, bool vectors);
+  bool IsArrayBlock(uint64_t begin, uint64_t limit) const;
   void ScanSavedArray(uint64_t begin, uint64_t end);
 
   struct Pending {

@@ -15,6 +15,7 @@
 #include "internal/pycore_dict.h"
 #include "internal/pycore_frame.h"
 #endif
+#include <opcode.h>
 
 #if PY_VERSION_HEX < 0x030A0000 || PY_VERSION_HEX >= 0x030F0000
 #error "the object walk knows CPython 3.10 to 3.14"
@@ -46,12 +47,16 @@ static void VisitList(PyGC_Head* head, LtObjectVisitor visit, void* context) {
 void LtVisitGcObjects(LtObjectVisitor visit, void* context) {
   PyInterpreterState* interp = PyInterpreterState_Get();
 #if PY_VERSION_HEX >= 0x030E0000
-  VisitList(&interp->gc.young.head, visit, context);
-  VisitList(&interp->gc.old[0].head, visit, context);
-  VisitList(&interp->gc.old[1].head, visit, context);
+  // Called young and old[2] at first, and generations[3] in later patch releases, which lie in the same place: one build
+  // serves both.
+  struct gc_generation* generations = &interp->gc.permanent_generation - 3;
+  _Static_assert(offsetof(struct _gc_runtime_state, permanent_generation) - 3 * sizeof(struct gc_generation) <=
+                     offsetof(struct _gc_runtime_state, debug) + sizeof(void*),
+                 "nothing lies between the generations and the permanent one");
 #else
-  for (int i = 0; i < NUM_GENERATIONS; ++i) VisitList(&interp->gc.generations[i].head, visit, context);
+  struct gc_generation* generations = interp->gc.generations;
 #endif
+  for (int i = 0; i < 3; ++i) VisitList(&generations[i].head, visit, context);
   VisitList(&interp->gc.permanent_generation.head, visit, context);
 }
 
@@ -170,11 +175,21 @@ static void VisitFrame(_PyInterpreterFrame* f, PyThreadState* thread, int depth,
   visit(&frame, context);
 }
 
+#if PY_VERSION_HEX < 0x030C0000
+// Whether the function is giving its variables back, one by one: the end of one of them may let another thread run, which
+// then finds a frame whose first variables are gone. Later versions take the frame down first.
+static int Returns(const _PyInterpreterFrame* f) {
+  return f->stacktop >= 0 && _Py_OPCODE(*f->prev_instr) == RETURN_VALUE;
+}
+#endif
+
 static void VisitThreadFrames(PyThreadState* thread, LtFrameVisitor visit, void* context) {
   int depth = 0;
   for (_PyInterpreterFrame* f = ThreadFrame(thread); f; f = f->previous) {
 #if PY_VERSION_HEX >= 0x030C0000
     if (f->owner >= FRAME_OWNED_BY_CSTACK) continue;  // a marker without variables
+#else
+    if (Returns(f)) continue;
 #endif
     PyCodeObject* code = LT_CODE(f);
     if (!code || !PyCode_Check((PyObject*)code)) continue;

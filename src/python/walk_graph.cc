@@ -37,6 +37,20 @@ const void* TypeOfNumber(uint32_t number) {
   return number < Numbered().size() ? Numbered()[number] : nullptr;
 }
 
+namespace {
+std::vector<bool>& StaticTypes() {
+  static std::vector<bool> types;
+  return types;
+}
+}  // namespace
+
+void NoteStaticType(uint32_t number) {
+  if (StaticTypes().size() <= number) StaticTypes().resize(number + 64, false);
+  StaticTypes()[number] = true;
+}
+
+bool IsStaticType(uint32_t number) { return number < StaticTypes().size() && StaticTypes()[number]; }
+
 // Of arrays only what is filled: the rest is address space.
 uint64_t Census::MemoryBytes() const {
   const auto filled = [](const auto&... arrays) { return ((arrays.size() * sizeof(arrays[0])) + ...); };
@@ -107,6 +121,8 @@ std::vector<NodeId> ForeignHeld(const Census& census, const heap::Reach& reach) 
   return held;
 }
 
+constexpr uint32_t kLast = 256;  // steps that a path from a root without a name counts more
+
 void BuildCensus(Census* census, bool scoped) {
   const auto start = std::chrono::steady_clock::now();
   if (!Reader().Refresh()) g_layout = TorchLayout();
@@ -121,7 +137,9 @@ void BuildCensus(Census* census, bool scoped) {
   for (const heap::Root& root : graph.roots) reach.AddRoot(root.node);
   const auto also = [&](NodeId node, heap::RootKind kind, uint32_t detail) {
     if (reach.Reached(node)) return;
-    graph.roots.push_back({node, kind, detail, 4});
+    // What also a variable holds, in however many steps, is told by the variable.
+    const bool nameless = kind == heap::RootKind::kForeign || kind == heap::RootKind::kIsland;
+    graph.roots.push_back({node, kind, detail, nameless ? kLast : 4u});
     reach.AddRoot(node);
   };
   for (const auto& word : builder.stack()) also(word.node, heap::RootKind::kStack, word.frame);

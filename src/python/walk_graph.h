@@ -62,6 +62,8 @@ struct FrameInfo {
   PyCodeObject* code = nullptr;
   unsigned long thread = 0;
   int depth = 0, line = 0;
+  uint64_t address = 0;
+  const void* object = nullptr;  // its frame object, if one was made by then: another call has another one
 };
 
 // A walked process: the graph, and what each node was.
@@ -86,6 +88,9 @@ struct Census {
 // Numbers of types, kept over the life of the process so that two censuses can be compared.
 uint32_t TypeNumber(const void* type);
 const void* TypeOfNumber(uint32_t number);
+// Python types that are never freed.
+void NoteStaticType(uint32_t number);
+bool IsStaticType(uint32_t number);
 
 extern TorchLayout g_layout;
 NativeReader& Reader();

@@ -243,7 +243,7 @@ std::string TypeText(const Census& census, NodeId node) {
     case Origin::kFrame:
       return "frame";
     case Origin::kPython:
-      return QualifiedName(Py_TYPE(census.object(node)));
+      return QualifiedName(static_cast<PyTypeObject*>(const_cast<void*>(TypeOfNumber(census.type[node]))));
     case Origin::kNative:
       break;
   }

@@ -3,78 +3,12 @@
 
 #include <malloc.h>
 
-#include <exception>
-#include <memory>
-#include <new>
-
 #include "heap/beside.h"
-#include "heap/paths.h"
+#include "python/walk_compare.h"
+#include "python/walk_heap.h"
 
 namespace lowtide::walk {
 namespace {
-
-struct HeapObject {
-  PyObject_HEAD Census* census;
-};
-
-PyTypeObject* g_heap_type = nullptr;
-
-void HeapDealloc(PyObject* self) {
-  delete reinterpret_cast<HeapObject*>(self)->census;
-  PyTypeObject* type = Py_TYPE(self);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-PyObject* HeapInfo(PyObject* self, PyObject*) {
-  const Census& c = *reinterpret_cast<HeapObject*>(self)->census;
-  return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n,s:d,s:d}", "objects", static_cast<Py_ssize_t>(c.graph.size()),
-                       "gc_objects", static_cast<Py_ssize_t>(c.gc_objects), "reached",
-                       static_cast<Py_ssize_t>(c.reach ? c.reach->Count() : c.tree.order.size()), "references",
-                       static_cast<Py_ssize_t>(c.graph.to.size()), "memory_bytes",
-                       static_cast<Py_ssize_t>(c.MemoryBytes()), "build_seconds", c.build_seconds,
-                       "dominator_seconds", c.dominator_seconds);
-}
-
-PyObject* HeapSettle(PyObject* self, PyObject*) {
-  try {
-    FindDominators(reinterpret_cast<HeapObject*>(self)->census);
-  } catch (const std::bad_alloc&) {
-    return PyErr_NoMemory();
-  }
-  Py_RETURN_NONE;
-}
-
-// Turns the collector off for as long as a census takes, and back to what it was.
-class CollectorOff {
- public:
-  CollectorOff() : was_on_(PyGC_Disable()) {}
-  ~CollectorOff() {
-    if (was_on_) PyGC_Enable();
-  }
-
- private:
-  int was_on_;
-};
-
-PyObject* NewHeap(std::unique_ptr<Census> census) {
-  HeapObject* heap = reinterpret_cast<HeapObject*>(g_heap_type->tp_alloc(g_heap_type, 0));
-  if (heap) heap->census = census.release();
-  return reinterpret_cast<PyObject*>(heap);
-}
-
-// C++ exceptions (only lack of memory can cause one) end here.
-template <typename Function>
-PyObject* Guarded(Function function) {
-  try {
-    return function();
-  } catch (const std::bad_alloc&) {
-    return PyErr_NoMemory();
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-    return nullptr;
-  }
-}
 
 PyObject* Take(PyObject*, PyObject* args) {
   int scoped = 0;
@@ -89,32 +23,45 @@ PyObject* Take(PyObject*, PyObject* args) {
   });
 }
 
-PyObject* Compare(PyObject*, PyObject* args) {
+// Reads the arguments of compare and compare_later; false with an exception set.
+bool ReadComparison(PyObject* args, PyObject** before, long long* least, Py_ssize_t* most, int* scoped) {
+  if (!PyArg_ParseTuple(args, "O!|Lnp", HeapType(), before, least, most, scoped)) return false;
+  const char* why = LtUnsupported();
+  if (why) PyErr_Format(PyExc_RuntimeError, "%s", why);
+  return !why;
+}
+
+PyObject* CompareNow(PyObject*, PyObject* args) {
   PyObject* before = nullptr;
   long long least = 1;
   Py_ssize_t most = 64;
   int scoped = 0;
-  if (!PyArg_ParseTuple(args, "O!|Lnp", g_heap_type, &before, &least, &most, &scoped)) return nullptr;
-  if (const char* why = LtUnsupported()) return PyErr_Format(PyExc_RuntimeError, "%s", why);
+  if (!ReadComparison(args, &before, &least, &most, &scoped)) return nullptr;
   return Guarded([&]() -> PyObject* {
     CollectorOff off;
     Census& old = *reinterpret_cast<HeapObject*>(before)->census;
     heap::PathTree paths;
-    heap::Beside prepared([&old, &paths] {
-      FindDominators(&old);
-      old.map.Fill(old.address);
-      paths = heap::ShortestPaths(old.graph);
-    });
+    heap::Beside prepared([&old, &paths] { Prepare(&old, &paths); });
     auto census = std::make_unique<Census>();
     BuildCensus(census.get(), scoped);
     prepared.Wait();
-    PyObject* rows = CompareRows(old, paths, census.get(), least, static_cast<size_t>(most));
+    Comparison comparison = Compare(old, paths, census.get(), least, static_cast<size_t>(most));
+    PyObject* rows = CompareRows(census.get(), comparison, nullptr);
     old.map.Clear();
     census->map.Clear();
     if (!rows) return nullptr;
     PyObject* heap = NewHeap(std::move(census));
     return heap ? Py_BuildValue("(NN)", heap, rows) : nullptr;
   });
+}
+
+PyObject* CompareLater(PyObject*, PyObject* args) {
+  PyObject* before = nullptr;
+  long long least = 1;
+  Py_ssize_t most = 64;
+  int scoped = 0;
+  if (!ReadComparison(args, &before, &least, &most, &scoped)) return nullptr;
+  return Guarded([&] { return NewPending(before, least, static_cast<size_t>(most), scoped); });
 }
 
 PyObject* Paths(PyObject*, PyObject* args) {
@@ -157,16 +104,6 @@ PyObject* HeapInUse(PyObject*, PyObject*) {
 #endif
 }
 
-PyMethodDef kHeapMethods[] = {{"info", HeapInfo, METH_NOARGS, "Counts, bytes and seconds of this census."},
-                              {"settle", HeapSettle, METH_NOARGS,
-                               "Finds dominators now rather than when this census is compared with."},
-                              {nullptr, nullptr, 0, nullptr}};
-
-PyType_Slot kHeapSlots[] = {
-    {Py_tp_dealloc, reinterpret_cast<void*>(HeapDealloc)}, {Py_tp_methods, kHeapMethods}, {0, nullptr}};
-PyType_Spec kHeapSpec = {"lowtide._walk.Heap", sizeof(HeapObject), 0,
-                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, kHeapSlots};
-
 PyMethodDef kMethods[] = {
     {"learn", LearnFrom, METH_O, "learn(probes) -> None, or what could not be learnt of PyTorch's layout."},
     {"heap_in_use", HeapInUse, METH_NOARGS,
@@ -176,9 +113,12 @@ PyMethodDef kMethods[] = {
      "take(scoped=False) -> Heap: a census of the process's objects, or of what running functions and the "
      "user's own "
      "modules reach."},
-    {"compare", Compare, METH_VARARGS,
+    {"compare", CompareNow, METH_VARARGS,
      "compare(before, least_bytes=1, most=64, scoped=False) -> (Heap, rows): a census now, and where bytes "
      "came in since `before`."},
+    {"compare_later", CompareLater, METH_VARARGS,
+     "compare_later(before, least_bytes=1, most=64, scoped=False) -> Pending: takes the census now, compares it "
+     "while the program goes on, and tells what came of it by ready() and finish()."},
     {"paths", Paths, METH_VARARGS,
      "paths(object, most=8) -> list of paths, each a list of steps, shortest first."},
     {nullptr, nullptr, 0, nullptr}};
@@ -199,6 +139,5 @@ PyModuleDef kModule = {PyModuleDef_HEAD_INIT,
 PyMODINIT_FUNC PyInit__walk() {
   using namespace lowtide::walk;
   if (const char* why = LtUnsupported()) return PyErr_Format(PyExc_ImportError, "%s", why);
-  g_heap_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kHeapSpec));
-  return g_heap_type ? PyModule_Create(&kModule) : nullptr;
+  return HeapType() && PendingType() ? PyModule_Create(&kModule) : nullptr;
 }

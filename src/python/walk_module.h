@@ -1,6 +1,6 @@
 #pragma once
 
-#include "heap/paths.h"
+#include "python/walk_compare.h"
 #include "python/walk_graph.h"
 
 namespace lowtide::walk {
@@ -9,10 +9,10 @@ namespace lowtide::walk {
 // What was learnt until then stays in use.
 const char* Learn(PyObject* probes);
 
-// Growth between two censuses (of the earlier one with its shortest paths; of the later one the dominators are found
-// here) as a list of dicts of plain values; new reference, nullptr with an exception set.
-PyObject* CompareRows(const Census& before, const heap::PathTree& old_paths, Census* now, int64_t least_bytes,
-                      size_t most);
+// The growths of a comparison as a list of dicts of plain values; new reference, nullptr with an exception set.
+// `gone_bytes`: nullptr when the program has stood still since the census. Otherwise nothing is told of what is gone by
+// now, its bytes are added there, and nodes may stand for what has taken their place.
+PyObject* CompareRows(Census* after, Comparison& comparison, int64_t* gone_bytes);
 
 // The ways in which roots hold the object, shortest first, as lists of steps.
 PyObject* PathRows(const Census& census, PyObject* object, size_t most);

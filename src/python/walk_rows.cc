@@ -1,27 +1,19 @@
 #include <algorithm>
 #include <memory>
-#include <unordered_map>
 
-#include "heap/beside.h"
 #include "heap/growth.h"
 #include "heap/paths.h"
+#include "python/walk_alive.h"
+#include "python/walk_compare.h"
 #include "python/walk_label.h"
 #include "python/walk_module.h"
 
 namespace lowtide::walk {
 namespace {
 
-heap::Mark MarkOf(const Census& census, const heap::PathTree& paths) {
-  heap::Mark mark;
-  mark.graph = &census.graph;
-  mark.tree = &census.tree;
-  mark.paths = &paths;
-  mark.address = &census.address;
-  mark.map = &census.map;
-  mark.type = &census.type;
-  mark.device = &census.device;
-  return mark;
-}
+constexpr size_t kMostTypes = 24, kMostInside = 40;  // that a row tells
+constexpr size_t kMostProbes = 16;
+constexpr int kMostRounds = 3;                        // of looking for other ways to what is still there
 
 // A dict of plain values that is built up step by step and never leaves an error behind unseen.
 class Row {
@@ -84,77 +76,114 @@ void SetAmount(Row* row, const char* key, const heap::Amount& amount) {
   row->Set(key, inner.Release());
 }
 
-// The types of what entered, by count, for each row.
-using Histogram = std::unordered_map<uint32_t, std::pair<int64_t, NodeId>>;  // type -> count, one of them
-
-std::vector<Histogram> TypesEntered(const Census& census, const std::vector<heap::Growth>& growths) {
-  std::vector<Histogram> result(growths.size());
-  heap::Array<uint32_t> owner(census.graph.size(), heap::kNone), top(census.graph.size(), heap::kNone);
-  for (uint32_t i = 0; i < growths.size(); ++i) {
-    for (NodeId node : growths[i].entered) top[node] = i;
-  }
-  for (NodeId v : census.tree.order) {
-    const NodeId up = census.tree.idom[v];
-    owner[v] = top[v] != heap::kNone ? top[v] : up == census.tree.root() ? heap::kNone : owner[up];
-    if (owner[v] == heap::kNone) continue;
-    auto& entry = result[owner[v]][census.type[v]];
-    ++entry.first;
-    entry.second = v;
-  }
-  return result;
-}
-
-PyObject* TypeRows(const Census& census, const Histogram& types) {
+PyObject* TypeRows(const Census& census, const Histogram& types, const Alive* alive) {
   std::vector<std::pair<int64_t, NodeId>> sorted;
   for (const auto& [type, entry] : types) sorted.push_back(entry);
   std::sort(sorted.rbegin(), sorted.rend());
   PyObject* list = PyList_New(0);
-  for (size_t i = 0; list && i < sorted.size() && i < 24; ++i) {
-    Append(list, Py_BuildValue("(sL)", TypeText(census, sorted[i].second).c_str(),
-                               static_cast<long long>(sorted[i].first)));
+  for (size_t i = 0; list && i < sorted.size() && i < kMostTypes; ++i) {
+    const NodeId node = sorted[i].second;
+    if (alive && census.origin[node] == Origin::kPython && !alive->Type(census.type[node])) continue;
+    Append(list, Py_BuildValue("(sL)", TypeText(census, node).c_str(), static_cast<long long>(sorted[i].first)));
   }
   return list;
 }
 
-heap::Amount Sum(const heap::Mark& mark, const std::vector<std::vector<NodeId>>& groups, size_t at,
-                 const std::vector<heap::Amount>& amounts, const std::vector<size_t>& offsets) {
-  (void)mark;
-  heap::Amount sum;
-  for (size_t i = 0; i < groups[at].size(); ++i) sum += amounts[offsets[at] + i];
-  return sum;
-}
-
-std::vector<heap::Amount> GroupAmounts(const heap::Mark& mark,
-                                       const std::vector<std::vector<NodeId>>& groups) {
-  std::vector<NodeId> all;
-  std::vector<size_t> offsets;
-  for (const auto& group : groups) {
-    offsets.push_back(all.size());
-    all.insert(all.end(), group.begin(), group.end());
+// From `node` down to the container in it that holds nearly all it retains, by the ways a reader would write;
+// empty where there is none.
+std::vector<NodeId> DownToContainer(const Census& census, const heap::PathTree& paths, NodeId node) {
+  constexpr size_t kDeepest = 8;
+  constexpr uint64_t kItems = 4;
+  const heap::ObjectGraph& graph = census.graph;
+  const auto& retained = census.tree.retained;
+  std::vector<NodeId> nodes{node};
+  while (nodes.size() < kDeepest) {
+    const NodeId at = nodes.back();
+    NodeId largest = heap::kNone;
+    for (uint64_t e = graph.first[at]; e < graph.first[at + 1]; ++e) {
+      const NodeId child = graph.to[e];
+      if (paths.parent[child] != at || paths.edge[child] != e) continue;
+      if (largest == heap::kNone || retained[child] > retained[largest]) largest = child;
+    }
+    if (largest == heap::kNone) return {};
+    if (retained[largest] < retained[at] * 0.8) {
+      const Kind kind = graph.kind[at];
+      const bool many = graph.first[at + 1] - graph.first[at] >= kItems;
+      return many && (kind == Kind::kSequence || kind == Kind::kMapping) ? nodes : std::vector<NodeId>();
+    }
+    nodes.push_back(largest);
   }
-  const std::vector<heap::Amount> amounts = heap::Amounts(mark, all);
-  std::vector<heap::Amount> sums;
-  for (size_t i = 0; i < groups.size(); ++i) sums.push_back(Sum(mark, groups, i, amounts, offsets));
-  return sums;
+  return {};
 }
 
-PyObject* GrowthRow(const Census& after, const heap::PathTree& paths, const heap::Growth& growth,
-                    const Histogram& types) {
+// The nodes that a growth's row speaks of.
+struct Places {
+  std::vector<NodeId> path;  // from a root to the holder, and on to the sample
+  std::vector<NodeId> below;  // from the sample down
+  size_t holder_at = 0;
+};
+
+Places PlacesOf(const Census& after, const heap::PathTree& paths, const heap::Growth& growth) {
+  Places places;
+  const bool sample = growth.sample != heap::kNone;
+  places.path = heap::PathTo(paths, sample ? growth.sample : growth.holder);
+  const auto holder = std::find(places.path.begin(), places.path.end(), growth.holder);
+  if (growth.holder != heap::kNone) places.holder_at = static_cast<size_t>(holder - places.path.begin());
+  if (sample) places.below = DownToContainer(after, paths, growth.sample);
+  return places;
+}
+
+std::vector<Places> AllPlaces(const Census& after, const Comparison& comparison) {
+  std::vector<Places> places;
+  for (const heap::Growth& growth : comparison.growths) places.push_back(PlacesOf(after, comparison.paths, growth));
+  return places;
+}
+
+// Some of what entered, by which is told whether a holder has been emptied since.
+template <typename Function>
+void ForProbes(const Census& census, const heap::Growth& growth, Function function) {
+  const size_t step = growth.entered.size() / kMostProbes + 1;
+  for (size_t i = 0; i < growth.entered.size(); i += step) {
+    if (census.origin[growth.entered[i]] == Origin::kPython) function(growth.entered[i]);
+  }
+}
+
+bool Emptied(const Census& census, const Alive& alive, const heap::Growth& growth) {
+  size_t looked = 0, there = 0;
+  ForProbes(census, growth, [&](NodeId node) { ++looked, there += alive.There(node); });
+  return looked > 0 && there == 0;
+}
+
+// Leaves of the places what is still there. Whether that is enough to tell of.
+bool KeepAlive(const Census& census, const Alive& alive, const heap::Growth& growth, Places* places) {
+  const size_t kept = alive.Prefix(places->path);
+  if (kept <= places->holder_at) return false;  // the holder itself is gone: what it held is no leak
+  const bool whole = kept == places->path.size();
+  if (!whole && Emptied(census, alive, growth)) return false;
+  places->path.resize(kept);
+  places->below.resize(whole && growth.sample != heap::kNone ? alive.Prefix(places->below) : 0);
+  return true;
+}
+
+PyObject* LabelsOf(const Census& census, const heap::PathTree& paths, const std::vector<NodeId>& nodes, size_t from, size_t to) {
+  PyObject* list = PyList_New(0);
+  for (size_t i = from; list && i + 1 < nodes.size() && i < to; ++i) {
+    Append(list, LabelRow(Describe(census, nodes, i, paths.edge[nodes[i + 1]])));
+  }
+  return list;
+}
+
+PyObject* GrowthRow(const Census& after, const Comparison& comparison, size_t at, const Places& places, const Alive* alive) {
+  const heap::Growth& growth = comparison.growths[at];
+  const heap::PathTree& paths = comparison.paths;
   Row row;
-  const NodeId end = growth.sample != heap::kNone ? growth.sample : growth.holder;
-  const std::vector<NodeId> nodes = heap::PathTo(paths, end);
-  const size_t holder_at =
-      growth.holder == heap::kNone
-          ? 0
-          : static_cast<size_t>(std::find(nodes.begin(), nodes.end(), growth.holder) - nodes.begin());
+  const std::vector<NodeId>& nodes = places.path;
   // Up to the slot of the holder through which it grew; what lies behind it is told apart.
-  const size_t shown = std::min(nodes.size(), holder_at + 2);
+  const size_t shown = std::min(nodes.size(), places.holder_at + 2);
   row.Set("path", Steps(after, paths, nodes, growth.holder == heap::kNone ? 1 : shown));
-  PyObject* inside = PyList_New(0);
-  for (size_t i = shown ? shown - 1 : 0; inside && i + 1 < nodes.size() && i < shown + 40; ++i) {
-    Append(inside, LabelRow(Describe(after, nodes, i, paths.edge[nodes[i + 1]])));
-  }
-  row.Set("inside", inside);
+  row.Set("inside", LabelsOf(after, paths, nodes, shown ? shown - 1 : 0, shown + kMostInside));
+  const bool sample = growth.sample != heap::kNone && !nodes.empty() && nodes.back() == growth.sample;
+  if (sample) row.Set("below", LabelsOf(after, paths, places.below, 0, places.below.size()));
   row.Set("bytes", growth.bytes);
   row.Set("members", growth.members);
   row.Set("slots", int64_t{growth.slots});
@@ -164,44 +193,65 @@ PyObject* GrowthRow(const Census& after, const heap::PathTree& paths, const heap
     const Kind kind = after.graph.kind[growth.holder];
     row.Set("container", PyBool_FromLong(kind == Kind::kSequence || kind == Kind::kMapping));
   }
-  if (growth.sample != heap::kNone) {
+  if (sample) {
     row.Set("sample_type", TypeText(after, growth.sample));
     row.Set("sample_retained", static_cast<int64_t>(after.tree.retained[growth.sample]));
   }
-  row.Set("types", TypeRows(after, types));
+  row.Set("types", TypeRows(after, comparison.types[at], alive));
+  SetAmount(&row, "amount", comparison.amounts[at]);
   return row.Release();
+}
+
+// Marks the nodes that are gone and stand between a root and a holder that is still there; whether there are any.
+bool FindGone(const Alive& alive, const Comparison& comparison, const std::vector<Places>& places, std::vector<bool>* gone) {
+  bool any = false;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const std::vector<NodeId>& path = places[i].path;
+    const size_t kept = alive.Prefix(path);
+    if (kept >= path.size() || kept > places[i].holder_at || !alive.There(comparison.growths[i].holder)) continue;
+    gone->resize(comparison.paths.root.size(), false);
+    any |= !(*gone)[path[kept]];
+    (*gone)[path[kept]] = true;
+  }
+  return any;
+}
+
+std::unique_ptr<Alive> LookFor(Census* after, const Comparison& comparison, const std::vector<Places>& places) {
+  auto alive = std::make_unique<Alive>(after, comparison.paths);
+  for (size_t i = 0; i < places.size(); ++i) {
+    alive->Want(places[i].path);
+    alive->Want(places[i].below);
+    ForProbes(*after, comparison.growths[i], [&](NodeId node) { alive->WantObject(node); });
+    for (const auto& [type, entry] : comparison.types[i]) {
+      if (after->origin[entry.second] == Origin::kPython) alive->WantType(type);
+    }
+  }
+  alive->Look();
+  return alive;
 }
 
 }  // namespace
 
-PyObject* CompareRows(const Census& before, const heap::PathTree& old_paths, Census* now, int64_t least_bytes,
-                      size_t most) {
+PyObject* CompareRows(Census* now, Comparison& comparison, int64_t* gone_bytes) {
   const Census& after = *now;
-  heap::PathTree paths;
-  heap::Beside search([&] { paths = heap::ShortestPaths(after.graph); });
-  FindDominators(now);
-  search.Wait();
-  const heap::Mark old_mark = MarkOf(before, old_paths), mark = MarkOf(after, paths);
-  std::vector<heap::Growth> growths = heap::CompareMarks(old_mark, mark, least_bytes);
-  if (growths.size() > most) growths.resize(most);
-  const std::vector<Histogram> types = TypesEntered(after, growths);
-  std::vector<std::vector<NodeId>> entered, left;
-  for (const heap::Growth& growth : growths) {
-    entered.push_back(growth.entered);
-    left.push_back(growth.left);
+  std::vector<Places> places = AllPlaces(after, comparison);
+  std::unique_ptr<Alive> alive;
+  std::vector<bool> gone;
+  for (int round = 0; gone_bytes && round < kMostRounds; ++round) {
+    if (round > 0) {  // a function has returned: the holder may be held in longer ways as well
+      comparison.paths = heap::ShortestPaths(after.graph, gone);
+      places = AllPlaces(after, comparison);
+    }
+    alive = LookFor(now, comparison, places);
+    if (!FindGone(*alive, comparison, places, &gone)) break;
   }
-  std::vector<heap::Amount> amounts = GroupAmounts(mark, entered), gone = GroupAmounts(old_mark, left);
   PyObject* rows = PyList_New(0);
-  for (size_t i = 0; rows && i < growths.size(); ++i) {
-    PyObject* dict = GrowthRow(after, paths, growths[i], types[i]);
-    if (!dict) continue;
-    amounts[i] -= gone[i];
-    Row holder;
-    SetAmount(&holder, "amount", amounts[i]);
-    PyObject* made = holder.Release();
-    PyDict_Update(dict, made);
-    Py_DECREF(made);
-    Append(rows, dict);
+  for (size_t i = 0; rows && i < places.size(); ++i) {
+    if (alive && !KeepAlive(after, *alive, comparison.growths[i], &places[i])) {
+      *gone_bytes += comparison.growths[i].bytes;
+      continue;
+    }
+    Append(rows, GrowthRow(after, comparison, i, places[i], alive.get()));
   }
   return rows;
 }

@@ -219,6 +219,13 @@ bool Builder::LooksSaved(const uint64_t* words, size_t left) const {
          (flags[2] | flags[4]) && version < 1u << 30 && output < 1u << 16;
 }
 
+// Is [begin, limit) the whole of one block? Three members in a row whose addresses happen to rise, left over
+// from what a backward gave back, are no vector: between them lies memory of others.
+bool Builder::IsArrayBlock(uint64_t begin, uint64_t limit) const {
+  const size_t block = Reader().BlockBytes(begin);
+  return block >= limit - begin && block < limit - begin + 64;
+}
+
 // Takes what a graph node saves for backward: looks among the words of [begin, begin + bytes) for
 // SavedVariables, and in the arrays of vectors that stand there. What each class of graph nodes saves, and
 // where, differs; some members are never initialized, so a word alone proves nothing.
@@ -244,7 +251,8 @@ void Builder::ScanSaved(uint64_t begin, size_t bytes, bool vectors) {
     }
     if (!vectors || !word || i + 2 >= count) continue;
     const uint64_t end = words[i + 1], limit = words[i + 2];
-    if (end > word && limit >= end && limit - word <= 1 << 20 && (end - word) % 8 == 0)
+    if (end > word && limit >= end && limit - word <= 1 << 20 && (end - word) % 8 == 0 &&
+        IsArrayBlock(word, limit))
       ScanSavedArray(word, end);
   }
 }
@@ -253,7 +261,7 @@ void Builder::ScanSavedArray(uint64_t begin, uint64_t end) {
   std::vector<uint64_t> copy((end - begin) / 8);
   if (!Reader().Read(begin, copy.data(), copy.size() * 8)) return;
   const size_t block = Reader().BlockBytes(begin);
-  if (block >= end - begin && block < end - begin + 64) c_.graph.bytes[current_] += block + 8;
+  c_.graph.bytes[current_] += block + 8;
   ScanSaved(reinterpret_cast<uint64_t>(copy.data()), copy.size() * 8, false);
 }
 

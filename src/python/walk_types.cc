@@ -109,6 +109,7 @@ const TypeInfo& TypeTable::Slow(PyTypeObject* type) {
   if (!fresh) return info;
   info.type = type;
   info.number = TypeNumber(type);
+  if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) NoteStaticType(info.number);
   info.gc = PyType_HasFeature(type, Py_TPFLAGS_HAVE_GC) && type->tp_traverse;
   info.fixed_bytes = static_cast<uint32_t>(type->tp_basicsize + LtHeaderBytes(type));
   Classify(type, &info);

@@ -65,6 +65,12 @@ inline bool IsCollected(PyObject* object, const TypeInfo& info) {
 // Bytes of the object itself, without what it refers to.
 uint64_t OwnBytes(PyObject* object, const TypeInfo& info);
 
+// The slot of a variable in a module's dict. By name: by position, the deletion of one would move all that come after it.
+inline uint32_t NamespaceSlot(PyObject* name, Py_ssize_t position) {
+  const Py_hash_t hash = PyUnicode_CheckExact(name) ? PyObject_Hash(name) : position;
+  return static_cast<uint32_t>(static_cast<size_t>(hash) % (kSlotNative - 1));
+}
+
 // numpy: bytes of an array's own buffer (0: another object's); its elements when they are Python objects.
 uint64_t ArrayBytes(PyObject* array);
 PyObject* ArrayBase(PyObject* array);

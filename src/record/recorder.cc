@@ -11,13 +11,14 @@
 #include "record/got.h"
 #include "lowtide/record/figures.h"
 #include "lowtide/record/host.h"
+#include "record/last_word.h"
 #include "record/looks.h"
 #include "record/tracker.h"
 
 namespace lowtide::record {
 namespace {
 
-constexpr Budget kPythonBudget(300, 10'000'000), kWorkerBudget(300, 5'000'000);
+constexpr Budget kPythonBudget(300, 10'000'000), kWorkerBudget(300, 5'000'000), kDeviceBudget(500, 10'000'000);
 // The interpreter counts its blocks by going through all of them: where that is slow, not at every step even at first.
 constexpr int64_t kSlowCountNs = 50'000;
 constexpr uint64_t kSlowCountEvery = 8;
@@ -45,7 +46,7 @@ int Recorder::Start(const RecorderOptions& options) noexcept {
     const int failure = ring_.CreateAnonymous(options.sizes);
     if (failure != 0) return failure;
     heap_budget_ = kHeapBudget, host_budget_ = kHostBudget, python_budget_ = kPythonBudget;
-    worker_budget_ = kWorkerBudget;
+    worker_budget_ = kWorkerBudget, device_budget_ = kDeviceBudget;
     FillHeader(options);
     SetOomCallback(&Recorder::OnOom);
     ::pthread_atfork(nullptr, nullptr, &Recorder::ForkChild);
@@ -82,8 +83,10 @@ int Recorder::OpenFile() noexcept {
   if (place_.open()) return 0;
   if (!started_ || directory_[0] == 0) return ENOENT;
   const int failure = place_.Open(&ring_, directory_, shm_directory_, shm_prefix_, ring_.header()->pid);
-  if (failure == 0 && place_.in_shm()) ring_.header()->capabilities |= kCapRingInShm;
-  return failure;
+  if (failure != 0) return failure;
+  if (place_.in_shm()) ring_.header()->capabilities |= kCapRingInShm;
+  LeaveLastWord(ring_.header());
+  return 0;
 }
 
 int Recorder::SetRank(int rank, int local_rank, int world_size) noexcept {
@@ -139,6 +142,9 @@ uint32_t Recorder::Step(StepSource source) noexcept {
   const bool new_device = WriteDevices(record);
   SetClock(steps_, phase_);
   ring_.header()->step_source = source;
+  if (__builtin_expect(ring_.header()->exit_state == ExitState::kSignal, 0)) {  // a handler of others' dealt with it
+    ring_.header()->exit_state = ExitState::kRunning;
+  }
   ring_.Write(record);
   last_ = record;
   if (steps_ >= next_look_) {
@@ -146,10 +152,6 @@ uint32_t Recorder::Step(StepSource source) noexcept {
     next_look_ = steps_ + std::max<uint64_t>(8, steps_ / 12);
   }
   const uint32_t answer = kStepCounted | (steps_ == 1 ? kStepFirst : 0u) | (new_device ? kStepDevice : 0u) | Answer();
-  if (answer & kStepCensus) {  // what the census itself takes is no growth of the program's
-    heap_before_census_ = options_.heap ? ReadHeap() : kAbsent;
-    rss_before_census_ = ReadStatm(proc_root_, 0).rss_bytes;
-  }
   return answer;
 }
 
@@ -209,7 +211,7 @@ void Recorder::SampleWorkers(const StepRecord& step) noexcept {
     record.loader = entry.loader;
     record.worker = entry.worker;
     record.alive = ReadStatus(proc_root_, entry.pid, &status) && status.state != 'Z' &&
-                   status.parent_pid == record.parent_pid;
+                   status.parent_pid == entry.parent_pid;  // else another process has the number by now
     const bool alive = record.alive != 0;
     record.rss_anon_bytes = alive ? status.rss_anon_bytes : kAbsent;
     record.rss_file_bytes = alive ? status.rss_file_bytes : kAbsent;
@@ -224,25 +226,6 @@ void Recorder::SampleWorkers(const StepRecord& step) noexcept {
   const int64_t cost = ThreadCpuNs() - start;
   worker_budget_.Spend(step.mono_ns, cost);
   ring_.header()->counters.own_ns += static_cast<uint64_t>(cost);
-}
-
-// True when there is one more than at the step before.
-bool Recorder::WriteDevices(const StepRecord& step) noexcept {
-  DeviceFigures figures;
-  uint32_t pool = 0;
-  for (; pool < kMaxDevices && ReadDevice(pool, &figures); ++pool) {
-    const DeviceEntry& entry = ring_.header()->devices[pool];
-    DeviceRecord record = DeviceRecordOf(step, entry, pool);
-    record.ooms = figures.ooms;
-    record.allocated_bytes = figures.allocated;
-    record.reserved_bytes = figures.reserved;
-    record.peak_bytes = figures.peak;
-    record.blocks = figures.blocks;
-    ring_.Write(record);
-  }
-  const bool more = pool > devices_;
-  devices_ = pool;
-  return more;
 }
 
 uint32_t Recorder::Answer() const noexcept {
@@ -330,6 +313,8 @@ void Recorder::AddWorker(int pid, uint32_t loader, uint32_t worker) noexcept {
   oldest->worker = worker;
   oldest->ended = 0;
   oldest->start_mono_ns = MonotonicNs();
+  StatusFigures status;  // its parent is this process, or a server that forks for it
+  oldest->parent_pid = ReadStatus(proc_root_, pid, &status) ? status.parent_pid : ring_.header()->pid;
   __atomic_store_n(&oldest->pid, pid, __ATOMIC_RELEASE);
 }
 
@@ -339,37 +324,6 @@ void Recorder::EndWorker(int pid) noexcept {
     WorkerEntry& entry = ring_.worker_table()[i];
     if (entry.pid == pid) __atomic_store_n(&entry.ended, 1, __ATOMIC_RELEASE);
   }
-}
-
-void Recorder::SetDevice(int type, int index, int64_t capacity_bytes, const char* name) noexcept {
-  if (!started_) return;
-  for (DeviceEntry& entry : ring_.header()->devices) {
-    if (entry.used == 0 || entry.type != type || entry.index != index) continue;
-    entry.capacity_bytes = capacity_bytes;
-    Copy(entry.name, name);
-  }
-}
-
-uint64_t Recorder::census_request() const noexcept {
-  return ring_.open() ? __atomic_load_n(&ring_.header()->control.census_request, __ATOMIC_RELAXED) : 0;
-}
-
-void Recorder::CensusDone(uint64_t request, int64_t pause_ns, int64_t status) noexcept {
-  if (!started_) return;
-  Control& control = ring_.header()->control;
-  control.census_step = steps_;
-  control.census_pause_ns = static_cast<uint64_t>(pause_ns);
-  control.census_status = status;
-  __atomic_store_n(&control.census_done, request, __ATOMIC_RELEASE);
-  EventRecord record{};
-  record.step = steps_;
-  record.mono_ns = MonotonicNs();
-  record.kind = EventKind::kCensus;
-  record.code = static_cast<int32_t>(status);
-  record.value = pause_ns;
-  record.value2 = heap_before_census_ == kAbsent ? 0 : ReadHeap() - heap_before_census_;
-  record.value3 = ReadStatm(proc_root_, 0).rss_bytes - rss_before_census_;
-  ring_.Write(record);
 }
 
 void Recorder::Exit(ExitState state, int code) noexcept {
@@ -386,12 +340,13 @@ void Recorder::Exit(ExitState state, int code) noexcept {
 void Recorder::ForkChild() noexcept {
   Recorder& self = Get();
   if (!self.started_) return;
+  LeaveLastWord(nullptr);
   const FileHeader* old = self.ring_.header();
   self.ring_.Abandon();
   self.place_ = RingPlace();
   self.named_rank_ = -1;
   self.steps_ = 0, self.devices_ = 0, self.epoch_ = 0, self.workers_ = 0, self.data_wait_ns_ = 0, self.collective_wait_ns_ = 0, self.wait_depth_ = 0, self.phase_ = Phase::kStep;
-  self.source_ = StepSource::kNone, self.last_ = {};
+  self.source_ = StepSource::kNone, self.last_ = {}, self.census_pause_ns_ = 0;
   if (self.ring_.CreateAnonymous(self.options_.sizes) != 0) {
     self.started_ = false;
     RestartTrackerInChild(nullptr);

@@ -65,9 +65,17 @@ class Recorder {
   void LoseMark() noexcept;
   void AddWorker(int pid, uint32_t loader, uint32_t worker) noexcept;
   void EndWorker(int pid) noexcept;
+  // Asked for the figures of devices whose allocators make no reports, by the thread that calls Step: calls NoteDevice
+  // for each and says whether there was one.
+  void SetDeviceStats(bool (*note)()) noexcept { device_stats_ = note; }
   void SetDevice(int type, int index, int64_t capacity_bytes, const char* name) noexcept;
 
   uint64_t census_request() const noexcept;
+  // A census is about to hold the program up: what it takes from now on is no growth of the program's, and no more are the
+  // bytes that it took since its pause before, in mappings of its own and in the C heap.
+  void CensusBegins(int64_t mapped_bytes, int64_t heap_bytes) noexcept;
+  // That pause is over, but not the census: it goes on in another one.
+  void CensusPaused(int64_t pause_ns, int64_t status) noexcept;
   void CensusDone(uint64_t request, int64_t pause_ns, int64_t status) noexcept;
   void Exit(ExitState state, int code) noexcept;
 
@@ -82,6 +90,7 @@ class Recorder {
   void SampleHost(StepRecord& record) noexcept;
   void SampleWorkers(const StepRecord& step) noexcept;
   bool WriteDevices(const StepRecord& record) noexcept;
+  bool AskDevices(const StepRecord& record) noexcept;
   uint32_t Answer() const noexcept;
   static void ForkChild() noexcept;
   static void OnOom(int type, int index, int64_t asked, int64_t allocated, int64_t reserved) noexcept;
@@ -89,7 +98,7 @@ class Recorder {
   RecorderOptions options_;
   RingWriter ring_;
   RingPlace place_;
-  char directory_[1024] = {}, shm_directory_[256] = {}, shm_prefix_[64] = {}, proc_root_[256] = {};
+  char directory_[1024] = {}, shm_directory_[256] = {}, shm_prefix_[96] = {}, proc_root_[256] = {};
   char shm_space_[320] = {};
   bool started_ = false;
   int named_rank_ = -1;  // the rank that the file is called after
@@ -101,8 +110,10 @@ class Recorder {
   uint32_t wait_depth_ = 0;
   uint64_t libraries_ = 0;
   int64_t heap_before_census_ = kAbsent, rss_before_census_ = 0;
+  uint64_t census_pause_ns_ = 0;
   StepRecord last_{};
-  Budget heap_budget_, host_budget_, python_budget_, worker_budget_;
+  Budget heap_budget_, host_budget_, python_budget_, worker_budget_, device_budget_;
+  bool (*device_stats_)() = nullptr;
   int64_t python_cost_ns_ = 0;
   uint32_t devices_ = 0;  // seen so far
   uint32_t workers_ = 0;  // entries of the worker table in use

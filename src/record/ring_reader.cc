@@ -168,6 +168,10 @@ std::vector<DeviceSeriesRecord> Ring::DeviceSeries() const {
 
 std::vector<LedgerRow> Ring::Ledger() const { return LedgerReader(state_->file).Rows(); }
 std::vector<LedgerLook> Ring::Looks() const { return GroupLooks(header(), state_->looks.records); }
+uint64_t Ring::newest_look() const {
+  const auto& looks = state_->looks.records;
+  return looks.empty() ? 0 : looks.back().step;
+}
 std::vector<SizeRow> Ring::Sizes() const { return LedgerReader(state_->file).Sizes(); }
 std::vector<PoolTotals> Ring::Totals() const { return LedgerReader(state_->file).Totals(); }
 

@@ -77,6 +77,7 @@ class Ring {
   // Looks at the ledger that the process took as it went, oldest first: each a twelfth or so later than the one before.
   // When the process has ended the ledger itself is empty, since the interpreter frees all it can.
   std::vector<LedgerLook> Looks() const;
+  uint64_t newest_look() const;                              // its step; 0 without one
   std::vector<SizeRow> Sizes() const;
   std::vector<PoolTotals> Totals() const;
   std::vector<WorkerEntry> WorkerTable() const;

@@ -93,7 +93,9 @@ std::vector<std::string> CollectRings(const std::string& directory, const std::s
     fs::copy_file(target, draft, fs::copy_options::overwrite_existing, failure);
     if (!failure) fs::rename(draft, path, failure);
     if (failure) {
-      trouble.push_back(fmt::format("{}: {}", path, failure.message()));
+      trouble.push_back(fmt::format("{}: {}; the record stays in memory, in {}, until this machine restarts: `lowtide report` "
+                                    "reads it there; free some space and copy it to keep it",
+                                    path, failure.message(), target.string()));
       fs::remove(draft, failure);
     } else {
       fs::remove(target, failure);

@@ -12,12 +12,11 @@
 #include "record/ledger.h"
 #include "record/pointer_table.h"
 #include "record/trailer.h"
+#include "record/usable_size.h"
 
 namespace lowtide::record {
 namespace {
 
-using AllocFunction = void* (*)(size_t);
-using FreeFunction = void (*)(void*);
 // c10::Device is two bytes, type and index, and travels in a register.
 using ReportFunction = void (*)(void*, int64_t, size_t, size_t, uint16_t);
 using OomFunction = void (*)(int64_t, size_t, size_t, uint16_t);
@@ -247,44 +246,6 @@ void HookOom(int64_t asked, size_t allocated, size_t reserved, uint16_t device) 
   g.oom(asked, allocated, reserved, device);
 }
 
-// ---- whether malloc_usable_size speaks of alloc_cpu's blocks -----------------------------------------------------
-
-using MemalignFunction = int (*)(void**, size_t, size_t);
-MemalignFunction real_memalign = nullptr;
-thread_local void* seen_block = nullptr;
-
-int WatchMemalign(void** block, size_t alignment, size_t bytes) {
-  const int failure = real_memalign(block, alignment, bytes);
-  if (failure == 0) seen_block = *block;
-  return failure;
-}
-
-// alloc_cpu may be built on an allocator inside libc10 (mimalloc), whose blocks malloc_usable_size must not even be
-// asked about. So one block is made while standing in libc10's slot for posix_memalign: it must come from there.
-bool UsableSizeTold(const char* definer) noexcept {
-  bool read_only = false;
-  void** slot = FindSlot(definer, "posix_memalign", &read_only);
-  if (slot == nullptr) return false;
-  real_memalign = ::posix_memalign;
-  void* before = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
-  if (!WriteGotSlot(slot, reinterpret_cast<void*>(&WatchMemalign), read_only)) return false;
-  bool told = true;
-  constexpr size_t kSizes[] = {1, 100, 5000, 300000};
-  for (size_t size : kSizes) {
-    seen_block = nullptr;
-    void* block = g.alloc(size);
-    if (block == nullptr) continue;
-    if (block != seen_block) told = false;
-    if (told) {
-      const size_t usable = ::malloc_usable_size(block);
-      told = usable >= size && usable <= size + size / 4 + 8192;
-    }
-    g.release(block);
-  }
-  WriteGotSlot(slot, before, read_only);
-  return told;
-}
-
 void DescribeHooks(const PatchReport& patched, TrackerReport* report) noexcept {
   static constexpr const char* kNames[] = {" alloc_cpu", " free_cpu", " report", " report_oom"};
   size_t at = 0;
@@ -341,7 +302,7 @@ TrackerReport StartTracker(RingWriter* ring, const char* definer, bool force_tab
     g.report = reinterpret_cast<ReportFunction>(found[2].original);
     g.oom = reinterpret_cast<OomFunction>(found[3].original);
     const bool both = g.alloc != nullptr && g.release != nullptr;
-    g.mode = !both ? State::kOff : force_table || !UsableSizeTold(definer) ? State::kTable : State::kMark;
+    g.mode = !both ? State::kOff : force_table || !UsableSizeTold(definer, g.alloc, g.release) ? State::kTable : State::kMark;
     for (int i = 0; i < 4; ++i) slot_hooks[i].original = found[i].original;
     if (!both) slot_hooks[0].original = slot_hooks[1].original = nullptr;  // never half-count
     started = true;
@@ -396,6 +357,18 @@ bool ReadDevice(uint32_t pool, DeviceFigures* figures) noexcept {
   }
   figures->ooms = static_cast<uint32_t>(shard.ooms);
   return true;
+}
+
+void NoteDevice(int type, int index, const DeviceFigures& figures) noexcept {
+  if (g.ring == nullptr || g.pools == nullptr) return;
+  const uint32_t pool = DevicePool(static_cast<int8_t>(type), static_cast<int8_t>(index));
+  if (pool == kMaxDevices) return Lost(g.counters->lost_devices);
+  LedgerShard& shard = g.pools[1 + pool];
+  SpinLock hold(shard.lock);
+  __atomic_store_n(&shard.reported_allocated, figures.allocated, __ATOMIC_RELAXED);
+  __atomic_store_n(&shard.reported_reserved, figures.reserved, __ATOMIC_RELAXED);
+  __atomic_store_n(&shard.blocks, figures.blocks, __ATOMIC_RELAXED);
+  NotePeak(shard, __atomic_load_n(&clock_.step, __ATOMIC_RELAXED), figures.peak);
 }
 
 void RestartTrackerInChild(RingWriter* ring) noexcept {

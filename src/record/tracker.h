@@ -37,6 +37,8 @@ struct DeviceFigures {
 };
 // Device `pool` (entry of FileHeader::devices). False when it is not in use. Starts the next step's peak.
 bool ReadDevice(uint32_t pool, DeviceFigures* figures) noexcept;
+// Figures of a device whose allocator makes no reports, as PyTorch's statistics have them.
+void NoteDevice(int type, int index, const DeviceFigures& figures) noexcept;
 
 // In a forked child, before anything else: the parent's counters are not the child's. From here on it counts into
 // `ring`, and what the parent made is none of its own. Without a ring it counts nothing more.

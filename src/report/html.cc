@@ -80,9 +80,7 @@ class RunPage {
     Tile(Phrase::kRanks, FormatCount(view_.ranks.size()));
     Tile(Phrase::kTime, words_.Duration(view_.seconds));
     if (view_.exit_code) {
-      int code = *view_.exit_code;
-      Tile(Phrase::kEnded, code > 128 && code < 160 ? words_.Say(Phrase::kSignalled, code, code - 128)
-                                                    : words_.Say(Phrase::kExit, code));
+      Tile(Phrase::kEnded, words_.ExitCode(*view_.exit_code));
     } else if (view_.ranks.size() == 1) {
       Tile(Phrase::kEnded, words_.Ended(view_.ranks[0].ended));
     }

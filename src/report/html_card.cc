@@ -125,8 +125,10 @@ void CardWriter::Also(const Card& card) {
 }
 
 void CardWriter::Holders(const Card& card) {
-  if (card.holders.empty()) return;
+  const std::string unnamed = words_.Pick(card.row->unnamed, card.row->unnamed_zh);
+  if (card.holders.empty() && unnamed.empty()) return;
   html_.Leaf("dt", {}, words_.Get(Phrase::kWho)).Open("dd");
+  if (card.holders.empty()) html_.Text(unnamed);
   for (size_t i = 0; i < card.holders.size(); ++i) Holder(*card.holders[i], i == 0);
   html_.Close();
 }

@@ -101,6 +101,8 @@ RunView HideSources(const RunView& view, const Words& words) {
     holder.type.clear();
     holder.file.clear();
     holder.line = 0;
+    holder.help = redactor.Hide(holder.help);
+    holder.help_zh = redactor.Hide(holder.help_zh);
   }
   for (auto& finding : out.document.findings) {
     for (std::string* text : {&finding.message, &finding.message_zh, &finding.help, &finding.help_zh}) {

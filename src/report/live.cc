@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string_view>
+#include <utility>
 
 #include "base/units.h"
 #include "report/columns.h"
@@ -50,13 +53,12 @@ class Live {
 
  private:
   void Collect() {
+    std::map<std::pair<int, std::string_view>, const VerdictRow*> verdicts;
+    for (const VerdictRow& verdict : view_.document.verdicts) verdicts[{verdict.rank, verdict.pool}] = &verdict;
     for (const SeriesView& series : view_.series) {
       if (series.points.empty()) continue;
-      Row row{&series, nullptr};
-      for (const VerdictRow& verdict : view_.document.verdicts) {
-        if (verdict.pool == series.pool && verdict.rank == series.rank) row.verdict = &verdict;
-      }
-      rows_.push_back(row);
+      auto found = verdicts.find({series.rank, series.pool});
+      rows_.push_back({&series, found == verdicts.end() ? nullptr : found->second});
     }
   }
 

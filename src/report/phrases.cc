@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/signals.h"
 #include "base/units.h"
 
 namespace lowtide::report {
@@ -76,7 +77,13 @@ std::string Words::Ended(const std::string& ended) const {
     if (chinese_ && ended == entry.english) return entry.chinese;
   }
   if (chinese_ && ended.starts_with("exit ")) return Say(Phrase::kExit, ended.substr(5));
+  if (chinese_ && ended.starts_with("ended by SIG")) return Say(Phrase::kEndedSignal, ended.substr(9));
   return ended;
+}
+
+std::string Words::ExitCode(int code) const {
+  const int signal = code - 128;  // as shells report it
+  return signal > 0 && signal < 32 ? Say(Phrase::kSignalled, code, SignalName(signal)) : Say(Phrase::kExit, code);
 }
 
 std::string Words::Objects(uint64_t count) const {

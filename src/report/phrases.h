@@ -50,6 +50,7 @@ class Words {
   std::string Role(const std::string& role) const;
 
   std::string Ended(const std::string& ended) const;      // RankView::ended
+  std::string ExitCode(int code) const;  // "exit code 143 (SIGTERM)"
   std::string Duration(double seconds) const;             // "3 min 20 s"
   std::string Objects(uint64_t count) const;              // "1 object", "300 objects"
   std::string OnRanks(const std::vector<int>& ranks) const;  // ", rank 3", ", ranks 0-3, 7"; `ranks` is sorted

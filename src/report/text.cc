@@ -45,10 +45,12 @@ class Writer {
   void Header() {
     uint64_t steps = 0;
     for (const RankView& rank : view_.ranks) steps = std::max(steps, rank.steps);
-    std::string ended = view_.exit_code ? words_.Say(Phrase::kExitCode, *view_.exit_code) : "";
+    const bool alone = view_.ranks.size() == 1;
+    std::string ended = view_.exit_code ? words_.ExitCode(*view_.exit_code) : alone ? words_.Ended(view_.ranks[0].ended) : "";
+    if (!ended.empty()) ended = words_.Say(Phrase::kRunEnded, ended);
     Line("{} {}", terminal_.Bold("lowtide:"),
          words_.Say(Phrase::kRunLine, view_.command, FormatCount(steps), view_.ranks.size(),
-                    words_.chinese() || view_.ranks.size() == 1 ? "" : "s", words_.Duration(view_.seconds), ended));
+                    words_.chinese() || alone ? "" : "s", words_.Duration(view_.seconds), ended));
     for (const RankView& rank : view_.ranks) {
       bool notable = rank.lost > 0 || (!rank.ended.empty() && rank.ended != "exit 0");
       if (!notable || (!many_ranks_ && rank.lost == 0)) continue;
@@ -105,6 +107,7 @@ class Writer {
     std::string sure = row.confidence > 0 ? words_.Say(Phrase::kConfidence, row.confidence * 100) : "";
     Label(Phrase::kWhy, words_.Pick(row.reason, row.reason_zh) + sure);
     for (size_t i = 0; i < card.holders.size(); ++i) Holder(*card.holders[i], i == 0);
+    if (card.holders.empty()) Label(Phrase::kWho, words_.Pick(row.unnamed, row.unnamed_zh));
     if (row.steps_to_oom) {
       std::string when = row.seconds_to_oom ? words_.Say(Phrase::kAbout, words_.Duration(*row.seconds_to_oom)) : "";
       Label(Phrase::kLeft, words_.Say(Phrase::kStepsLeft,

@@ -208,13 +208,12 @@ double BracketStep(std::string_view line) {
 std::optional<Table> ParseLog(std::string_view text) {
   TableBuilder builder;
   LineReader reader;
-  uint64_t lines = 0, stepless = 0;
+  uint64_t stepless = 0;
   std::vector<Row> rows;
   while (!text.empty()) {
     size_t end = text.find('\n');
     std::string_view line = text.substr(0, end);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    ++lines;
     if (line.size() > 8192) line = line.substr(0, 8192);
     Row row;
     if (!reader.Read(line, row)) {

@@ -17,6 +17,20 @@ bool Uneven(std::span<const Sample> raw) {
   return far > 0.25 * (raw.back().step - raw.front().step);
 }
 
+// A distance between readings that is out of the ordinary.
+double FarGap(std::span<const Sample> raw) {
+  std::vector<double> gaps;
+  for (size_t i = 1; i < raw.size(); ++i) gaps.push_back(raw[i].step - raw[i - 1].step);
+  return gaps.empty() ? 1e300 : 4 * series::MedianOf(gaps);
+}
+
+// Index of the first sample after such a gap, 0 if there is none.
+size_t GapIn(std::span<const Sample> samples, double far) {
+  for (size_t i = 1; i < samples.size(); ++i)
+    if (samples[i].step - samples[i - 1].step > far) return i;
+  return 0;
+}
+
 // One block per equal span of steps that has a reading.
 std::vector<Block> EqualSpans(std::span<const Sample> raw) {
   constexpr size_t kSpans = 64;
@@ -57,6 +71,7 @@ void Engine::Impl::Add(const Point& p) {
   running_peak_ = std::max(used, running_peak_ * 0.999);
   gap_.Add(step, p.reserved, used);
   marks_.AddPoint(step, p.value);
+  even_.Add(step, p.value, p.peak);
   if (p.phase == series::Phase::kValidation || p.phase == series::Phase::kCheckpoint) return;
   AddSample({step, p.value, used});
   if (samples_ < next_look_) return;
@@ -112,8 +127,14 @@ std::vector<Block> Engine::Impl::RawBlocks() const {
   size_t length = raw_.size() <= 128 ? 1 : 2;
   size_t period = series::EstimatePeriod(raw_);
   if (period > 1 && raw_.size() / period >= 12) length = std::max(length, period <= 4 ? size_t{4} : period);
-  for (size_t i = 0; i + length <= raw_.size(); i += length)
-    blocks.push_back(series::MakeBlock(std::span(raw_).subspan(i, length)));
+  // A block that reaches over a gap in the readings would show a level too low for its middle.
+  double far = length <= 2 ? FarGap(raw_) : 1e300;
+  for (size_t i = 0; i + length <= raw_.size();) {
+    auto samples = std::span(raw_).subspan(i, length);
+    size_t gap = far < 1e300 ? GapIn(samples, far) : 0;
+    if (gap == 0) blocks.push_back(series::MakeBlock(samples));
+    i += gap ? gap : length;
+  }
   return blocks;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "series/blocks.h"
+#include "verdict/even.h"
 #include "verdict/engine.h"
 #include "verdict/gap.h"
 #include "verdict/growth.h"
@@ -94,6 +95,7 @@ class Engine::Impl {
   void FillFigures(Judgement& j) const;
   void Classify(Judgement& j, const Growth& growth, bool final) const;
   void ApplyLedger(Judgement& j) const;
+  bool ApplyEvenRises(Judgement& j) const;
   void FillLeak(Judgement& j) const;
 
   EngineOptions options_;
@@ -119,6 +121,7 @@ class Engine::Impl {
   Marks marks_;
   Ledger ledger_;
   GapWatch gap_;
+  EvenRises even_;
   std::optional<Judgement> before_restart_;
 };
 

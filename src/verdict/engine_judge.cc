@@ -101,6 +101,8 @@ void Engine::Impl::ApplyLedger(Judgement& j) const {
     upper = slope.value + 3 * slope.error;
   }
   auto l = ledger_.Decide(first_step_, upper);
+  bool lives_on = l.kind == LedgerVerdict::kLeak || l.survivors > 0.2 * even_.grown();
+  if (!lives_on && ApplyEvenRises(j)) return;
   if (l.kind == LedgerVerdict::kUndecided) return;
   j.from_ledger = true;
   if (l.kind == LedgerVerdict::kLeak && l.survivors >= min_growth_) {
@@ -119,6 +121,20 @@ void Engine::Impl::ApplyLedger(Judgement& j) const {
                                              : State::kBounded;
   j.confidence = 0.98;
   j.steps_needed.reset(), j.bytes_per_step.reset(), j.interval.reset(), j.onset_step.reset();
+}
+
+bool Engine::Impl::ApplyEvenRises(Judgement& j) const {
+  double rate = even_.Rate();
+  if (rate <= 0 || even_.grown() < min_growth_ || !has_peak_) return false;
+  j.kind = Kind::kLeak, j.state = State::kLeak, j.watch = true, j.confidence = 0.95;
+  j.bytes_per_step = rate, j.interval = {0.99 * rate, 1.01 * rate}, j.onset_step = even_.from_step();
+  j.grown = std::max(j.grown, even_.grown());
+  j.from_ledger = false;
+  j.note =
+      "It rises by the same amount each time while no block lives on: a tensor is made anew from itself and new "
+      "rows (torch.cat) and never cut.";
+  j.note_zh = "每次增加的量都相同，而没有内存块存活下来：某个张量不断由自身与新行拼接（torch.cat）而成，从未截断。";
+  return true;
 }
 
 void Engine::Impl::FillLeak(Judgement& j) const {

@@ -49,6 +49,45 @@ bool IsStaircase(const Window& w, const std::vector<size_t>& cuts) {
   return largest <= 0.5 * total && w.t(cuts.back()) > 0.6 && second_half >= 0.3 * total;
 }
 
+// False where something fell by more than the threshold.
+bool FitEvents(const Window& w, const std::vector<double>& values, double threshold, Fit& best) {
+  size_t n = w.size();
+  std::vector<double> rises, count(n, 0.0);
+  for (size_t i = 1; i < n; ++i) {
+    double d = values[i] - values[i - 1];
+    if (d < -threshold) return false;
+    count[i] = count[i - 1] + (d > threshold);
+    // A block that straddles the rise shows it in two parts.
+    bool again = d > threshold && !rises.empty() && i >= 2 && values[i - 1] - values[i - 2] > threshold;
+    if (again)
+      count[i] -= 1, count[i - 1] -= 0.5;
+    else if (d > threshold)
+      rises.push_back(w.t(i));
+  }
+  if (rises.size() < 5 || rises.size() > n / 3) return true;
+  std::vector<double> gaps;
+  for (size_t i = 1; i < rises.size(); ++i) gaps.push_back(rises[i] - rises[i - 1]);
+  double typical = series::MedianOf(gaps), uneven = 0, late = 0;
+  for (double gap : gaps) uneven = std::max(uneven, std::abs(gap - typical));
+  for (double rise : rises) late += rise > 0.5;
+  if (1 - rises.back() > std::max(2.5 * typical, 0.25) || late < 0.3 * static_cast<double>(rises.size()))
+    return true;
+  double sc = 0, scc = 0, scy = 0, sy = 0, syy = 0, size = static_cast<double>(n);
+  for (size_t i = 0; i < n; ++i)
+    sc += count[i], scc += count[i] * count[i], scy += count[i] * values[i], sy += values[i],
+        syy += values[i] * values[i];
+  double vcc = scc - sc * sc / size, vcy = scy - sc * sy / size, vyy = syy - sy * sy / size;
+  if (vcc <= 0 || vcy <= 0) return true;
+  double height = vcy / vcc, rss = std::max(0.0, vyy - vcy * vcy / vcc), rate = height / typical;
+  bool regular = uneven <= std::max(0.4 * typical, 2.5 / size);
+  if (!regular) rate = height * static_cast<double>(rises.size() - 1) / (rises.back() - rises.front());
+  double error = regular ? 0.01 * rate : rate / std::sqrt(static_cast<double>(rises.size()));
+  double parameters = regular ? 4 : 3 + static_cast<double>(rises.size());
+  Keep(best, {Shape::kStairs, w.Bic(rss, parameters), rate / w.span(), error / w.span(), 0, height,
+              static_cast<int>(rises.size())});
+  return true;
+}
+
 }  // namespace
 
 // Equal stairs at equal distances: what validations and epochs leave behind.
@@ -70,42 +109,15 @@ void FitRegularStairs(const Window& w, Fit& best) {
 // distances (validations, epochs); by one parameter each where they come at random.
 void FitEvents(const Window& w, Fit& best) {
   size_t n = w.size();
-  std::vector<double> values(n), rises;
-  for (size_t i = 0; i < n; ++i) values[i] = w.y(i);
-  double threshold = 6 * std::max(std::sqrt(w.floor()), series::FlickerOf(values));
-  std::vector<double> count(n, 0.0);
-  for (size_t i = 1; i < n; ++i) {
-    double d = values[i] - values[i - 1];
-    if (d < -threshold) return;
-    count[i] = count[i - 1] + (d > threshold);
-    // A block that straddles the rise shows it in two parts.
-    bool again = d > threshold && !rises.empty() && i >= 2 && values[i - 1] - values[i - 2] > threshold;
-    if (again)
-      count[i] -= 1, count[i - 1] -= 0.5;
-    else if (d > threshold)
-      rises.push_back(w.t(i));
+  std::vector<double> values(n);
+  double largest = 0;
+  for (size_t i = 0; i < n; ++i) {
+    values[i] = w.y(i);
+    if (i) largest = std::max(largest, values[i] - values[i - 1]);
   }
-  if (rises.size() < 5 || rises.size() > n / 3) return;
-  std::vector<double> gaps;
-  for (size_t i = 1; i < rises.size(); ++i) gaps.push_back(rises[i] - rises[i - 1]);
-  double typical = series::MedianOf(gaps), uneven = 0, late = 0;
-  for (double gap : gaps) uneven = std::max(uneven, std::abs(gap - typical));
-  for (double rise : rises) late += rise > 0.5;
-  if (1 - rises.back() > std::max(2.5 * typical, 0.25) || late < 0.3 * static_cast<double>(rises.size()))
-    return;
-  double sc = 0, scc = 0, scy = 0, sy = 0, syy = 0, size = static_cast<double>(n);
-  for (size_t i = 0; i < n; ++i)
-    sc += count[i], scc += count[i] * count[i], scy += count[i] * values[i], sy += values[i],
-        syy += values[i] * values[i];
-  double vcc = scc - sc * sc / size, vcy = scy - sc * sy / size, vyy = syy - sy * sy / size;
-  if (vcc <= 0 || vcy <= 0) return;
-  double height = vcy / vcc, rss = std::max(0.0, vyy - vcy * vcy / vcc), rate = height / typical;
-  bool regular = uneven <= std::max(0.4 * typical, 2.5 / size);
-  if (!regular) rate = height * static_cast<double>(rises.size() - 1) / (rises.back() - rises.front());
-  double error = regular ? 0.01 * rate : rate / std::sqrt(static_cast<double>(rises.size()));
-  double parameters = regular ? 4 : 3 + static_cast<double>(rises.size());
-  Keep(best, {Shape::kStairs, w.Bic(rss, parameters), rate / w.span(), error / w.span(), 0, height,
-              static_cast<int>(rises.size())});
+  double noise = 6 * std::max(std::sqrt(w.floor()), series::FlickerOf(values));
+  // Where most blocks do not move at all, what counts as noise is next to nothing: then small against the rises.
+  if (!FitEvents(w, values, noise, best) && 0.05 * largest > noise) FitEvents(w, values, 0.05 * largest, best);
 }
 
 void FitLevels(const Window& w, Fit& growing, Fit& bounded, size_t most) {

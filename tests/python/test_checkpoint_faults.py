@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from disks import small_disk
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -69,15 +70,8 @@ def test_file_size_limit(tmp_path):
 
 
 def test_full_disk(tmp_path):
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3200k", "tmpfs", place], capture_output=True, text=True)
-    if mounted.returncode != 0:
-        pytest.skip(f"no right to mount a small file system: {mounted.stderr.strip()}")
-    try:
+    with small_disk(tmp_path / "small", "3200k") as place:
         assert runner("full", place, "disk") == {"kept": 1}
-    finally:
-        subprocess.run(["umount", place], check=True)
 
 
 def test_read_only_folder():

@@ -103,6 +103,7 @@ def test_zero_grad_between_backward_and_step(guard):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     loop(model, optimizer, 60, after=lambda step: optimizer.zero_grad())
     (item,) = found(guard, "LT509")
+    assert item["where"][0]["file"] == __file__ and item["where"][0]["line"]
     assert "zero_grad" in item["message"]
 
 

@@ -20,7 +20,7 @@ import weakref
 import pytest
 
 np = pytest.importorskip("numpy", reason="numpy is not installed")
-from growing import STEPS, Kinds, grown, tensor, text, torch  # noqa: E402
+from growing import STEPS, Kinds, both_ways, grown, tensor, text, torch  # noqa: E402, F401
 
 KINDS = kind = Kinds()
 
@@ -96,6 +96,7 @@ def cached_mask(size):
 
 @kind
 def cache_without_limit():
+    cached_mask.cache_clear()
     numbers = itertools.count()
     return lambda: cached_mask(next(numbers)), ["cached_mask"]
 

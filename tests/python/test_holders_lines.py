@@ -23,7 +23,7 @@ import weakref
 
 import pytest
 
-from growing import Kinds, grown, tensor, text, torch
+from growing import Kinds, both_ways, grown, tensor, text, torch  # noqa: F401
 
 KINDS = kind = Kinds()
 

@@ -28,6 +28,12 @@ LOOPS = {
                      "    if i % 8 == 7:\n        opt.step()\n", 4, 4),
     "two optimizers": ("a = torch.optim.SGD([net.weight], lr=.1)\nb = torch.optim.Adam([net.bias], lr=.1)\nfor _ in range(20):\n"
                        "    net(torch.randn(2, 4)).sum().backward()\n    a.step()\n    b.step()\n", 20, 4),
+    "an optimizer made anew for each epoch": (
+        "kept = []\nfor epoch in range(4):\n    opt = torch.optim.Adam(net.parameters(), lr=.1)\n    kept.append(opt)\n"
+        "    for _ in range(10):\n        net(torch.randn(2, 4)).sum().backward()\n        opt.step()\n", 10 + 3 * 9, 4),
+    "two optimizers of the same parameters": (
+        "a = torch.optim.SGD(net.parameters(), lr=.1)\nb = torch.optim.Adam(net.parameters(), lr=.1)\nfor _ in range(20):\n"
+        "    net(torch.randn(2, 4)).sum().backward()\n    a.step()\n    b.step()\n", 20, 4),
     "inference over a loader": ("net.eval()\nwith torch.no_grad():\n    for x, y in DataLoader(data, batch_size=4):\n        net(x)\n", 12, 3),
     "weights moved by hand": ("for _ in range(30):\n    net(torch.randn(2, 4)).sum().backward()\n    for p in net.parameters():\n"
                               "        p.data -= .1 * p.grad\n        p.grad = None\n", 29, 2),

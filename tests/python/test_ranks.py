@@ -325,6 +325,31 @@ def test_a_killed_rank_is_named(job):
     assert len(died) == 1 and "rank 1" in died[0]["message"] and died[0]["severity"] == "error"
 
 
+def test_a_killed_rank_is_told_from_those_that_the_launcher_ended(job):
+    """Nobody saw the order: lowtide itself was stopped, and the launcher's SIGTERM came before the other rank could say more."""
+    run = subprocess.Popen(job.line(LONG, 2), env=job.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    pids = ranks_of(job, run)
+    run.send_signal(signal.SIGSTOP)
+    try:
+        os.kill(pids[0], signal.SIGSTOP)
+        os.kill(pids[0], signal.SIGTERM)
+        os.kill(pids[1], signal.SIGKILL)
+        os.kill(pids[0], signal.SIGCONT)
+        time.sleep(1)
+    finally:
+        run.send_signal(signal.SIGCONT)
+    assert run.wait(60) != 0
+    died = [f for f in job.found() if f["code"] == "LT616"]
+    assert len(died) == 1 and "rank 1" in died[0]["message"], died
+
+
+def test_a_crash_in_native_code_is_named(job):
+    done, found = job(made(before="if rank == 1 and step == 40: import ctypes; ctypes.string_at(0)"))
+    died = [f for f in found if f["code"] == "LT616"]
+    assert done.returncode != 0 and len(died) == 1
+    assert "rank 1" in died[0]["message"] and "SIGSEGV" in died[0]["message"]
+
+
 def test_a_stopped_rank_is_named_while_it_is_stopped(job):
     run = subprocess.Popen(job.line(LONG, 2), env=job.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     pid = ranks_of(job, run)[0]
@@ -373,3 +398,38 @@ def test_nothing_is_loaded_for_one_rank(record):
     done, _, folder = record(program)
     assert done.stdout == "[]\n"
     assert not list(folder.glob("facts-*")) and not list(folder.glob("stacks-*"))
+
+
+def named_thread(work):
+    """A thread that the system knows by the name of gloo's, and that has begun."""
+    import ctypes
+    import threading
+
+    begun = threading.Event()
+
+    def run():
+        ctypes.CDLL(None).prctl(15, b"pt_gloo_runloop", 0, 0, 0)  # PR_SET_NAME
+        begun.set()
+        work()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    begun.wait()
+    return thread
+
+
+@pytest.mark.skipif(not os.access("/proc/self/syscall", os.R_OK), reason="this kernel does not tell what its threads wait for")
+def test_the_last_moment_is_for_busy_threads_of_gloo_alone():
+    import threading
+
+    from lowtide import _ranks_exit
+
+    lock = threading.Lock()
+    lock.acquire()
+    between = named_thread(lock.acquire)
+    busy = named_thread(lambda: time.sleep(0.02))
+    time.sleep(0.005)
+    _ranks_exit.let_go()
+    assert between.is_alive() and not any(
+        _ranks_exit._busy(thread.native_id) for thread in (between, busy)), "an idle thread is not waited for, a busy one is"
+    lock.release()

@@ -15,6 +15,8 @@ import lowtide  # noqa: E402
 PACKAGE = os.path.dirname(list(lowtide.__path__)[0])
 
 PROGRAM = r'''
+import multiprocessing
+multiprocessing.set_start_method('fork')  # other methods import the program, which has no file here
 import hashlib, json, random, sys
 import numpy, torch
 from torch import nn

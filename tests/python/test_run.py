@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from disks import small_disk
 
 pytest.importorskip("torch", reason="PyTorch is not installed: `lowtide run` is tested on training programs")
 
@@ -106,6 +107,21 @@ def test_signals_go_on_to_the_script(lowtide_binary, tmp_path):
     assert run.wait(30) == 5
 
 
+def test_signals_that_the_script_blocks_and_waits_for_reach_it(record):
+    done, _, _ = record(LEAK + "import os, signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\n"
+                        "os.kill(os.getpid(), signal.SIGTERM)\nprint('got', signal.sigwait({signal.SIGTERM}).name)\n", 100)
+    assert done.returncode == 0 and "got SIGTERM" in done.stdout, done.stderr
+
+
+def test_messages_that_cannot_be_written_do_not_stop_the_script(lowtide_binary, tmp_path):
+    (tmp_path / "program.py").write_text(LEAK + "print('done')\n")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([lowtide_binary, "run", "-o", tmp_path / "out", tmp_path / "program.py", "100"], stdout=subprocess.PIPE, stderr=full,
+                              env={**os.environ, "LOWTIDE_PYTHON": sys.executable}, timeout=120)
+    assert done.returncode == 0 and b"done" in done.stdout
+    assert (tmp_path / "out" / "findings.json").exists()
+
+
 def test_report_repeats_the_run(record, lowtide):
     done, document, folder = record(LEAK, 300)
     again = lowtide("report", folder, "--format", "json")
@@ -155,6 +171,34 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_script(lowtide, tmp_p
     done = lowtide("run", "-o", tmp_path / "file" / "out", script)
     assert done.returncode == 0 and done.stdout == "ran\n"
     assert "cannot write into" in done.stderr
+
+
+def test_a_full_disk_loses_no_record(lowtide, tmp_path):
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        filler = disk / "filler"
+        filler.write_bytes(bytes(56 << 10))
+        (tmp_path / "leak.py").write_text(LEAK + "print('done', step)")
+        done = lowtide("run", "-o", str(disk / "run"), str(tmp_path / "leak.py"), "120")
+        assert (done.returncode, done.stdout) == (0, "done 120\n"), done.stderr
+        assert "No space left on device" in done.stderr and "LEAK" in done.stderr and "Traceback" not in done.stderr
+        filler.unlink()
+        again = lowtide("report", str(disk / "run"))  # from memory, where the record stayed
+        assert "LEAK" in again.stdout, again.stderr
+        os.unlink(os.readlink(disk / "run" / "rank0.ring"))
+
+
+def test_memory_for_rings_that_is_full_does_not_stop_the_script(lowtide_binary, tmp_path):
+    """A /dev/shm without room: the ring goes into the run's folder."""
+    (tmp_path / "leak.py").write_text(LEAK + "print('done', step)")
+    line = 'mount -t tmpfs -o size=16k tmpfs /dev/shm && exec "$@"'
+    may = subprocess.run(["unshare", "--mount", "bash", "-c", line, "-", "true"], capture_output=True, text=True)
+    if may.returncode != 0:
+        pytest.skip(f"no right to give a process a /dev/shm of its own: {may.stderr.strip()}")
+    done = subprocess.run(["unshare", "--mount", "bash", "-c", line, "-", lowtide_binary, "run", "-o", str(tmp_path / "out"),
+                           str(tmp_path / "leak.py"), "120"], capture_output=True, text=True, timeout=240,
+                          env={**os.environ, "LOWTIDE_PYTHON": sys.executable})
+    assert (done.returncode, done.stdout) == (0, "done 120\n"), done.stderr
+    assert verdicts(json.loads((tmp_path / "out" / "findings.json").read_text()))["cpu"]["verdict"] == "leak", done.stderr
 
 
 def test_a_record_is_not_overwritten_silently(record, lowtide):

@@ -4,6 +4,7 @@ Threads that run forward and backward passes, DataLoader workers with their thre
 Functions, exceptions, generators, the collector on and off and frozen. Prints progress; ends with 0 when it survived.
 """
 import gc
+import os
 import random
 import sys
 import threading
@@ -17,7 +18,7 @@ from lowtide import _census, _walk
 
 class Numbers(Dataset):
     def __len__(self):
-        return 100_000
+        return 100_000_000
 
     def __getitem__(self, index):
         return torch.randn(32), index % 4
@@ -60,10 +61,32 @@ def disturb():
     except ValueError as error:
         caught = error
     with torch.autograd.graph.saved_tensors_hooks(lambda x: [x], lambda x: x[0]):
-        packed = torch.ones(8, requires_grad=True).exp()
+        packed = torch.ones(8, requires_grad=True).sin()  # exp() would save its result: a cycle for ever
     generator = (x for x in grown)
     next(generator)
     return sparse, grown, caught, packed, generator
+
+
+def in_two_pauses(census, i, batches, held):
+    """The second mark with the arithmetic beside, while what it saw goes and other things come in its place."""
+    if census.mark is None and not census.first(i - 1):
+        return held
+    if not census.begin(i):
+        return held
+    next(batches)
+    held = [disturb()] + (held[:5] if i % 3 else [])
+    if i % 17 == 1:
+        gc.collect()
+    if i % 29 == 1:
+        census.pending = None  # forgotten while it is under way
+        return held
+    if i % 31 == 1:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if census.finish() is None else 1)
+        os.waitpid(child, 0)
+    census.finish()
+    return held
 
 
 def main():
@@ -76,6 +99,7 @@ def main():
     for thread in threads:
         thread.start()
     census, begun, held = _census.Census(), time.time(), []
+    _census._TWO_PAUSES_FROM = 0
     census.first(0)
     for i in range(1, censuses + 1):
         next(batches)
@@ -84,11 +108,18 @@ def main():
             (gc.disable if gc.isenabled() else gc.enable)()
         if i % 101 == 0:
             gc.freeze()
+        if i % 101 == 50:  # else the garbage that was frozen would stay for ever
+            gc.unfreeze()
         if i % 11 == 0:
             _walk.take(True)
         if i % 13 == 0:
             _walk.paths(held[0][1][0], 3)
-        census.second(i, keep=True)
+        if i % 2 == 0:
+            census.second(i, keep=True)
+        else:
+            held = in_two_pauses(census, i, batches, held)
+        if census.trouble and "was gone" in census.trouble:  # disturb()'s, by then
+            census.trouble = None
         if census.trouble:
             raise SystemExit(f"census {i}: {census.trouble}")
         if i % 100 == 0:

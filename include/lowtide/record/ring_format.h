@@ -42,7 +42,8 @@ enum class MarkKind : uint16_t { kEpoch = 1, kValidation, kCheckpoint, kUser, kE
 enum class MarkEdge : uint16_t { kPoint = 0, kBegin = 1, kEnd = 2 };
 enum class EventKind : uint16_t { kOom = 1, kException, kExit, kLost, kCensus, kStop, kFork, kNote };
 enum class Role : uint32_t { kUnknown = 0, kTrainer = 1, kLauncher = 2, kWorker = 3, kObserver = 4 };
-enum class ExitState : uint32_t { kRunning = 0, kClean = 1, kException = 2, kStopped = 3 };
+// kSignal: exit_code is the signal's number, negated.
+enum class ExitState : uint32_t { kRunning = 0, kClean = 1, kException = 2, kStopped = 3, kSignal = 4 };
 // Why the outside asks for the script's end.
 enum class StopReason : uint64_t { kAsked = 0, kMemory = 1, kLeak = 2 };
 // What ended a step: in order of authority, the highest one seen so far wins.
@@ -302,7 +303,7 @@ struct WorkerEntry {
   uint32_t loader, worker;     // running number of the loader's iterator; worker's number in it
   uint32_t ended;
   int64_t start_mono_ns;
-  int64_t reserved;
+  int32_t parent_pid, reserved;
 };
 
 // The class of a size: exact powers of two and three steps between; SizeClassFloor is the smallest size in it.

@@ -65,7 +65,7 @@ class Rule101 {
     const Value& value = flow_.Of(added);
     if (!MayBeAttached(scope_, value) || flow_.NoGradAt(a.statement)) return;
     if (m_.KindOf(added) == Kind::kList || m_.KindOf(added) == Kind::kTuple || m_.KindOf(added) == Kind::kListComp) return;  // LT102
-    if (IsTestFile(m_.path()) || IsCountName(m_.Name(m_.LastName(added)))) return;
+    if (IsTestFile(m_.path()) || IsCountName(m_.Name(m_.LastName(added))) || IsMetricValue(m_, added)) return;
     if (m_.KindOf(added) == Kind::kSubscript && value.dep && m_.Path(added) == kNoAtom) return;  // an entry of an unknown dict
     Atom path = m_.Path(a.target);
     if (!path && m_.KindOf(a.target) == Kind::kSubscript) path = m_.Path(m_.Child(a.target, Field::k_value));

@@ -45,6 +45,18 @@ class Rule102 {
     return at->second.count(path) != 0;
   }
 
+  // `for e, value in enumerate(values): best[e] = value` inside the loop that trains: the same keys come again, each entry
+  // is replaced, unless it is made from itself.
+  bool SameKeysAgain(NodeId at) const {
+    NodeId left = m_.KindOf(at) == Kind::kAssignment ? m_.Child(at, Field::k_left) : 0, right = left ? m_.Child(at, Field::k_right) : 0;
+    NodeId loop = m_.EnclosingLoop(at);
+    if (!left || !right || m_.KindOf(left) != Kind::kSubscript || !loop || m_.KindOf(loop) != Kind::kFor || !m_.EnclosingLoop(loop)) return false;
+    NodeId key = m_.Child(left, Field::k_subscript), items = m_.Child(loop, Field::k_right), targets = m_.Child(loop, Field::k_left);
+    if (!key || !items || !targets || m_.KindOf(key) != Kind::kIdentifier || !m_.HasPath(targets, m_[key].atom)) return false;
+    if (IsTrainingLoop(m_, flow_, loop) || IsDataLoop(m_, flow_, loop)) return false;
+    return !m_.HasPath(right, m_.Path(m_.Child(left, Field::k_value)));
+  }
+
   // deque(maxlen=...), a queue with a size, or something that is emptied elsewhere in the class or file.
   bool Bounded(Atom path, NodeId at, bool of_self) const {
     int function = m_.FunctionOf(at);
@@ -77,8 +89,10 @@ class Rule102 {
     const Value& value = flow_.Of(stored);
     if (!MayBeAttached(scope_, value) || flow_.NoGradAt(at)) return;
     NodeId container = Container(receiver);
+    if (m_.LastName(container) == kA_data || SameKeysAgain(at)) return;
+    if (Atom cls = flow_.InstanceClass(container); cls && m_.FindClass(cls) < 0 && !HasHint(m_.Name(cls), {"list", "deque", "queue", "dict", "buffer"})) return;
     Atom path = m_.Path(container);
-    if (!path || PlainByTest(m_, stored) || PartsDetached(stored)) return;
+    if (!path || PlainByTest(m_, stored) || PartsDetached(stored) || IsMetricValue(m_, stored)) return;
     if (flow_.Of(container).flags & (kModel | kOptimizer)) return;
     if (value.flags & (kModel | kLossFn | kOptimizer | kLoader) || IsTestFile(m_.path())) return;
     int function = m_.FunctionOf(at);

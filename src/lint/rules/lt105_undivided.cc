@@ -9,12 +9,13 @@ bool AccumulationName(std::string_view text) {
 }
 
 // `if (i + 1) % accumulation == 0: optimizer.step()` in the same loop as `backward`.
-NodeId ModuloGuardedStep(const Module& m, NodeId loop) {
+// A guard that holds the backward as well lets both through, or neither.
+NodeId ModuloGuardedStep(const Module& m, NodeId loop, NodeId backward) {
   for (NodeId call : m.Calls(kA_step)) {
     if (!m.Inside(call, loop) || m.EnclosingLoop(call) != loop || !IsOptimizerStep(m, call)) continue;
     for (NodeId guard = GuardAround(m, call, loop); guard; guard = GuardAround(m, guard, loop)) {
       NodeId test = m.Child(guard, Field::k_condition);
-      if (!test) continue;
+      if (!test || m.Inside(backward, guard)) continue;
       for (NodeId id = test; id < m[test].last; ++id) {
         if (m.KindOf(id) == Kind::kBinary && m.Text(id).find('%') != std::string_view::npos) {
           NodeId modulus = m.Child(id, Field::k_right);
@@ -79,6 +80,10 @@ bool LossDivided(const Module& m, const Flow& flow, NodeId outer, NodeId target,
       // a function of this file that divides what it returns
       for (NodeId call = right; call < m[right].last; ++call) {
         if (m.KindOf(call) != Kind::kCall) continue;
+        for (size_t f = 1; f < m.functions().size(); ++f) {  // a method that subclasses of this file override
+          const FunctionInfo& info = m.functions()[f];
+          if (info.owner >= 0 && info.body && info.name == m.CalleeName(call) && Divides(m, info.body) && AccumulationName(m.Text(info.body))) return true;
+        }
         int callee = flow.ResolveCall(call);
         if (callee > 0 && depth < 2) {
           const FunctionInfo& info = m.functions()[callee];
@@ -101,7 +106,7 @@ void CheckUndivided(const Scope& scope, Reporter& report) {
     if (!loop || !target) continue;
     NodeId outer = m.Child(loop, Field::k_body);
     std::string by;
-    if (NodeId modulus = ModuloGuardedStep(m, loop)) {
+    if (NodeId modulus = ModuloGuardedStep(m, loop, backward)) {
       by = std::string(m.Text(modulus));
     } else if (m.KindOf(loop) == Kind::kFor) {  // for _ in range(accumulation_steps): ... backward(); the step comes after
       NodeId items = m.Child(loop, Field::k_right);

@@ -10,6 +10,8 @@ class Rule106 {
 
   void Run() {
     if (!UsesTorch()) return;
+    // A setting "no_grad" that the module reads.
+    if (m_.text().find("'no_grad'") != std::string_view::npos || m_.text().find("\"no_grad\"") != std::string_view::npos) return;
     for (size_t f = 1; f < m_.functions().size(); ++f) Judge(static_cast<int>(f));
   }
 
@@ -39,7 +41,9 @@ class Rule106 {
       const Value& value = flow_.Of(call);
       if (!(value.flags & kGrad) || value.flags & kLossNamed || flow_.NoGradAt(call)) continue;
       Atom name = m_.CalleeName(call);
-      if (!IsForward(call, name)) continue;
+      if (!IsForward(call, name) || MakesModel(call, body)) continue;
+      // Run once and its result dropped: the graph goes at once.
+      if (m_.KindOf(m_[call].parent) == Kind::kExpressionStatement && !m_.EnclosingLoop(call)) continue;
       return call;
     }
     return 0;
@@ -50,7 +54,7 @@ class Rule106 {
     if (m_.IsTorch(callee) || IsBuilderName(m_.Name(name))) return false;
     NodeId list = m_.Child(call, Field::k_arguments);
     if (!list || !m_.First(list)) return false;  // nothing is evaluated: a constructor, a getter
-    if (flow_.Of(callee).flags & kModel) return true;
+    if (flow_.Of(callee).flags & kModel) return HasParameters(name == kA_forward ? m_.Receiver(call) : callee);
     if (name == kA_self || name == kA_forward) return true;
     int in_file = flow_.ResolveCall(call);
     if (in_file <= 0) return false;
@@ -61,10 +65,86 @@ class Rule106 {
     return false;
   }
 
+  // `actor = Model[0](envs).to(device); actor.eval()`: the call makes the model.
+  bool MakesModel(NodeId call, NodeId body) const {
+    NodeId up = m_[call].parent;
+    while (m_.KindOf(up) == Kind::kAttribute || (m_.KindOf(up) == Kind::kCall && m_[up].parent && m_.Receiver(up))) up = m_[up].parent;
+    NodeId left = m_.KindOf(up) == Kind::kAssignment ? m_.Child(up, Field::k_left) : 0;
+    Atom path = left ? m_.Path(left) : static_cast<Atom>(kNoAtom);
+    if (!path) return false;
+    if (flow_.Of(m_.Argument(call, 0)).flags & kModel && m_.Path(m_.Argument(call, 0)) == path) return true;  // model = dispatch(model)
+    for (NodeId use : m_.Calls({kA_eval, kA_train, kA_load_state_dict, kA_parameters, kA_state_dict, kA_zero_grad})) {
+      if (use > call && m_.Inside(use, body) && m_.Path(m_.Receiver(use)) == path) return true;
+    }
+    return false;
+  }
+
+  // `model` and `net` are modules by their names; a policy, a decoder or a detector may be any object, and has
+  // parameters where it is used like a module somewhere in this file.
+  bool HasParameters(NodeId object) const {
+    Atom last = m_.LastName(object);
+    if (!last || HasHint(m_.Name(last), {"model", "net"})) return true;
+    if (int cls = m_.FindClass(flow_.InstanceClass(object)); cls >= 0) return m_.IsNnModule(cls);
+    if (m_.RootName(object) == kA_self && m_.IsNnModule(m_.ClassOf(object))) return true;
+    for (NodeId use : m_.Calls({kA_eval, kA_train, kA_parameters, kA_named_parameters, kA_load_state_dict, kA_state_dict, kA_zero_grad,
+                                kA_requires_grad_, kA_cuda, kA_to, kA_half, kA_modules, kA_named_modules})) {
+      if (m_.LastName(m_.Receiver(use)) == last) return true;
+    }
+    for (NodeId id : m_.Nodes(Kind::kAssignment)) {  // policy = Policy(...).to(device)
+      NodeId left = m_.Child(id, Field::k_left), right = m_.Child(id, Field::k_right);
+      if (left && right && m_.LastName(left) == last && m_.FindCall(right, {kA_to, kA_cuda, kA_eval, kA_DataParallel, kA_DistributedDataParallel, kA_DDP})) return true;
+    }
+    return false;
+  }
+
+  // A part of forward(): whoever calls the module decides.
+  bool CalledByForwardOnly(const FunctionInfo& info) const {
+    if (info.owner < 0 || m_.FindMethod(info.owner, kA_forward) < 0) return false;
+    bool any = false;
+    for (NodeId call : m_.Nodes(Kind::kCall)) {
+      if (m_.CalleeName(call) != info.name) continue;
+      Atom caller = m_.functions()[m_.FunctionOf(call)].name;
+      if (caller != kA_forward && caller != kA___call__) return false;
+      any = true;
+    }
+    return any;
+  }
+
+  // Its result goes to a function of this file that differentiates.
+  bool DifferentiatedByCaller(int f) const {
+    bool returned = false;
+    for (const Value& value : flow_.Function(f).returns) returned |= value.attached();
+    if (!returned) return false;
+    for (NodeId call : m_.Nodes(Kind::kCall)) {
+      if (m_.CalleeName(call) != m_.functions()[f].name) continue;
+      int caller = m_.FunctionOf(call);
+      if (caller > 0 && m_.FindCall(m_.functions()[caller].body, {kA_grad, kA_backward, kA_jacobian, kA_hessian})) return true;
+    }
+    return false;
+  }
+
+  // Another forward of the function stands under no_grad: its author chose what runs with autograd on.
+  bool ForwardsUnderSwitch(NodeId body) const {
+    for (NodeId call : m_.Nodes(Kind::kCall)) {
+      if (m_.Inside(call, body) && flow_.Of(m_.Callee(call)).flags & kModel && !m_.IsTorch(m_.Callee(call)) && flow_.NoGradAt(call)) return true;
+    }
+    return false;
+  }
+
+  // f(x, no_grad=False) says that the gradients are wanted.
+  bool AsksForGraph(NodeId body) const {
+    for (NodeId call : m_.Nodes(Kind::kCall)) {
+      NodeId value = m_.Inside(call, body) ? m_.Keyword(call, kA_no_grad) : 0;
+      if (value && m_.KindOf(value) == Kind::kFalse) return true;
+    }
+    return false;
+  }
+
   bool WantsGradients(NodeId body) const {
+    if (AsksForGraph(body) || CallsAny(m_, flow_, body, {kA_grad, kA_jacobian, kA_hessian})) return true;
     return m_.Contains(body, {kA_requires_grad_, kA_requires_grad, kA_create_graph, kA_retain_graph, kA_saliency, kA_enable_grad, kA_jvp, kA_vjp,
                               kA_functional_call, kA_retain_grad}) ||
-           m_.FindCall(body, {kA_grad});
+           m_.Contains(body, {kA_enable_grad});
   }
 
   void Judge(int f) {
@@ -81,6 +161,8 @@ class Rule106 {
     if (!forward || WantsGradients(info.body)) return;
     // Again with gradients, because it failed without; or called by an engine.
     if (InExcept(m_, forward) || OnlyHandedOver(info.name)) return;
+    if (ForwardsUnderSwitch(info.body)) return;
+    if (CalledByForwardOnly(info) || DifferentiatedByCaller(f)) return;
     bool trains = CallsBackward(m_, flow_, info.body) || CallsStep(m_, flow_, info.body);
     if (trains) {
       if (!eval_call || !SharedLoop(eval_call, info.body, forward)) return;
@@ -161,7 +243,8 @@ class Rule106 {
                                        : "put @torch.no_grad() on `" + name + "` (eval() changes dropout and batch norm, not autograd)",
                                 shared ? "在 torch.set_grad_enabled(training) 下运行"
                                        : "给 `" + name + "` 加上 @torch.no_grad()（eval() 只影响 dropout 和批归一化，不影响自动求导）"});
-    pending.Needs({Ask::kCallerHasGrad, false, 255, 0, HashName(name), 0});
+    pending.Needs({Ask::kCallerHasGrad, shared, 255, 0, HashName(name), 0});
+    pending.Needs({Ask::kNoProjectCall, false, 255, 0, HashName(kModuleDifferentiates), 0});
     for (NodeId decorator : info.decorators) {
       NodeId called = m_.KindOf(decorator) == Kind::kCall ? m_.Callee(decorator) : decorator;
       if (m_.LastName(called)) pending.Needs({Ask::kDecoratorKeepsGrad, false, 255, 0, HashName(m_.Name(m_.LastName(called))), 0});

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <unordered_set>
 
 #include "lint/rules.h"
@@ -55,6 +56,31 @@ std::unordered_set<Atom> Sources(const Module& m, const Flow& flow, NodeId body,
   return found;
 }
 
+// The loss is what a callable handed to this function makes of settings alone: `loss = loss_fn(design, n)`. Whether its
+// graph reaches into the next call only that callable knows.
+bool FromGivenClosure(const Module& m, const Flow& flow, int function, NodeId target) {
+  const FunctionInfo& info = m.functions()[function];
+  for (NodeId id : m.Nodes(Kind::kAssignment)) {
+    NodeId left = m.Child(id, Field::k_left), right = m.Child(id, Field::k_right);
+    if (!left || !right || id > target || m.FunctionOf(id) != function || m.KindOf(right) != Kind::kCall) continue;
+    NodeId callee = m.Callee(right);
+    if (!m.Path(target) || !m.HasPath(left, m.Path(target)) || m.KindOf(callee) != Kind::kIdentifier) continue;
+    if (std::find(info.parameters.begin(), info.parameters.end(), m[callee].atom) == info.parameters.end()) continue;
+    bool computed = false;  // criterion(model(x), y) is a step of this very loop
+    NodeId list = m.Child(right, Field::k_arguments);
+    for (NodeId argument : list ? m.Children(list) : std::vector<NodeId>()) computed |= flow.Of(argument).attached() || (flow.Of(argument).flags & (kModel | kData));
+    if (!computed) return true;
+  }
+  return false;
+}
+
+// One step's backward passes over what a method of the same object yields: parts of one graph, perhaps.
+bool OverOwnParts(const Module& m, const Flow& flow, NodeId loop) {
+  NodeId items = loop && m.KindOf(loop) == Kind::kFor ? m.Child(loop, Field::k_right) : 0;
+  if (!items || m.KindOf(items) != Kind::kCall || m.RootName(items) != kA_self || flow.Of(items).flags & kLoader) return false;
+  return !HasHint(m.Name(m.CalleeName(items)), {"load", "batch", "data", "epoch"}) && !CallsStep(m, flow, m.Child(loop, Field::k_body));
+}
+
 }  // namespace
 
 void CheckRetainGraph(const Scope& scope, Reporter& report) {
@@ -79,7 +105,7 @@ void CheckRetainGraph(const Scope& scope, Reporter& report) {
     for (NodeId other : m.Calls({kA_backward, kA_manual_backward, kA_grad, kA_step})) {
       if (other == backward || !m.Inside(other, body) || other < backward) continue;
       bool takes = m.CalleeName(other) == kA_grad || m.CalleeName(other) == kA_step;  // optim.step(loss) differentiates
-      NodeId second = takes ? m.Argument(other, 0) : BackwardTarget(m, other);
+      NodeId second = takes ? m.Argument(other, 0, kA_outputs) : BackwardTarget(m, other);
       if (!second) continue;
       Atom path = m.Path(second);
       // In the other branch of an `if`, only one of the two runs.
@@ -98,6 +124,16 @@ void CheckRetainGraph(const Scope& scope, Reporter& report) {
         if (since != 0 && since < backward && (!loop || m.Inside(since, loop)) && source < 0x80000000u) through = through ? through : source;
       }
       needed |= shares;
+    }
+    // Something else of this graph is returned: the caller differentiates it, perhaps.
+    for (NodeId back : m.Nodes(Kind::kReturn)) {
+      if (needed || function == 0 || m.FunctionOf(back) != function || back < backward || !m.First(back)) continue;
+      Kind kind = m.KindOf(m.First(back));
+      bool many = kind == Kind::kExpressionList || kind == Kind::kTuple;
+      for (NodeId part : many ? m.Children(m.First(back)) : std::vector<NodeId>{m.First(back)}) {
+        if (!flow.Of(part).attached() || m.Path(part) == m.Path(target)) continue;
+        for (Atom source : Sources(m, flow, body, part, false)) needed |= mine.count(source) && source != m.Path(part);
+      }
     }
     // A loop inside which the same graph is differentiated again: computed before the loop.
     for (NodeId inner = loop; inner && !needed; inner = m.EnclosingLoop(inner)) {
@@ -121,6 +157,9 @@ void CheckRetainGraph(const Scope& scope, Reporter& report) {
         if (items && m.KindOf(target) == Kind::kSubscript && left && m.HasPath(target, m.Path(left))) needed = true;
       }
     }
+    // Meta-learning: a clone or an adapted copy holds the graph that made its parameters, and is used again.
+    if (m.Calls({kA_adapt}).size() && m.Calls({kA_clone}).size()) continue;
+    if (FromGivenClosure(m, flow, function, target) || OverOwnParts(m, flow, loop)) continue;
     // State carried from step to step (an RNN's hidden state) keeps the old graph alive on purpose or by mistake.
     if (needed) continue;
     if (through) {

@@ -62,7 +62,7 @@ class Rule109 {
     for (NodeId id = stored; id < m_[stored].last; ++id) {
       if (m_.KindOf(id) == Kind::kCall) {
         Atom name = m_.CalleeName(id);
-        if (name == kA_detach || name == kA_item || name == kA_float || name == kA_numpy || name == kA_tolist || name == kA_str || name == kA_len) return true;
+        if (name == kA_detach || name == kA_item || name == kA_float || name == kA_numpy || name == kA_tolist || name == kA_str || name == kA_len || name == kA_size || name == kA_numel) return true;
       }
       if (m_.KindOf(id) == Kind::kAttribute && (m_.LastName(id) == kA_data || m_.LastName(id) == kA_shape)) return true;
       if (m_.KindOf(id) == Kind::kString) return true;
@@ -98,6 +98,17 @@ class Rule109 {
     return false;
   }
 
+  // `register_forward_hook(make_hook(self.outputs))`: the list has another name where it is emptied.
+  bool GivenEmptied(NodeId hook, NodeId holder, NodeId at) const {
+    if (m_.KindOf(hook) != Kind::kCall || m_.KindOf(holder) != Kind::kIdentifier) return false;
+    for (int i = 0; i < 6; ++i) {
+      NodeId given = m_.Argument(hook, i);
+      if (!given) return false;
+      if (m_.KindOf(given) == Kind::kAttribute && (Emptied(given, at) || EmptiedElsewhere(given))) return true;
+    }
+    return false;
+  }
+
   // In a method that no rule asks for, and which is not parsed: the text tells.
   bool EmptiedElsewhere(NodeId holder) const {
     std::string name(m_.Name(m_.LastName(holder)));
@@ -119,7 +130,7 @@ class Rule109 {
       if (!stored || !holder || flow_.NoGradAt(id)) continue;
       bool of_hook = false;
       for (Atom parameter : parameters) of_hook |= parameter && parameter != kA_self && m_.Contains(stored, {parameter}) && parameter != parameters[m_.FunctionOf(body) > 0 && parameters.size() > 3 ? 1 : 0];
-      if (!of_hook || Detached(stored) || Emptied(holder, id)) continue;
+      if (!of_hook || Detached(stored) || Emptied(holder, id) || GivenEmptied(hook, holder, id)) continue;
       Atom root = m_.RootName(holder);
       bool is_module = parameters.size() >= 2 && m_.KindOf(stored) == Kind::kIdentifier && HasHint(m_.Text(stored), {"module", "layer"});
       if (is_module || !root || IsTestFile(m_.path())) continue;

@@ -52,7 +52,7 @@ void CheckCopy(const Scope& scope, Reporter& report, NodeId call) {
   if (!left || !is_model) return;
   std::string_view target = m.Name(m.LastName(left));
   bool averages = IsAverageName(target) || (cls >= 0 && HasHint(m.Name(m.classes()[cls].name), {"ema", "MovingAverage", "moving_average"}) && HasHint(target, {"model", "ema", "module"}));
-  if (!averages) return;
+  if (!averages || HasHint(target, {"kwargs", "config", "cfg", "args", "param", "opt", "state"})) return;
   NodeId outer = cls >= 0 ? m.classes()[cls].node : function > 0 ? m.functions()[function].body : 0;
   // Frozen right there, or by a loop over its parameters.
   bool frozen = Freezes(m, function > 0 ? m.functions()[function].body : 0);
@@ -64,7 +64,7 @@ void CheckCopy(const Scope& scope, Reporter& report, NodeId call) {
     }
   }
   if (frozen) return;
-  report.Add(call, Severity::kWarning,
+  report.Add(call, Severity::kNote,
              {Quoted(m, left) + " is a copy that still wants gradients: autograd records what it computes, and its .grad can be filled",
                Quoted(m, left) + " 是仍需要梯度的副本：自动求导会记录它的计算，其 .grad 也可能被填充"},
              {"call .requires_grad_(False) on the copy",

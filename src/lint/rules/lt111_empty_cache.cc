@@ -20,6 +20,30 @@ bool ModelDropped(const Module& m, const Flow& flow, NodeId call) {
   return false;
 }
 
+// Backward stands in the loop's own body, not only in loops or functions with loops within: one iteration is one step.
+bool StepsItself(const Module& m, const Flow& flow, NodeId loop, int depth = 0) {
+  for (NodeId call : m.Nodes(Kind::kCall)) {
+    if (!m.Inside(call, m.Child(loop, Field::k_body))) continue;
+    bool own = m.EnclosingLoop(call) == loop;
+    Atom name = m.CalleeName(call);
+    if (own && (name == kA_backward || name == kA_manual_backward || (name == kA_step && IsOptimizerStep(m, call)))) return true;
+    int callee = own && depth == 0 ? flow.ResolveCall(call) : -1;
+    if (callee <= 0) continue;
+    for (NodeId inner : m.Calls({kA_backward, kA_manual_backward})) {
+      if (m.Inside(inner, m.functions()[callee].body) && m.EnclosingLoop(inner) == 0) return true;
+    }
+  }
+  return false;
+}
+
+// The loop reads how much memory is in use: it measures, and wants each step on its own.
+bool Measures(const Module& m, NodeId loop) {
+  for (NodeId call : m.Calls({kA_memory_allocated, kA_memory_reserved, kA_max_memory_allocated})) {
+    if (m.Inside(call, loop) && !m.Ancestor(call, {Kind::kIf})) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void CheckEmptyCache(const Scope& scope, Reporter& report) {
@@ -36,6 +60,7 @@ void CheckEmptyCache(const Scope& scope, Reporter& report) {
     }
     bool step = !loop && IsStepFunction(m, flow, function) && m.functions()[function].name == kA_training_step;
     if (!training && !step) continue;
+    if (training && (!StepsItself(m, flow, training) || Measures(m, training))) continue;
     if (Periodic(m, call, training) || ModelDropped(m, flow, call)) continue;
     Pending& pending = report.Add(call, Severity::kWarning,
                {"empty_cache() in every step frees nothing that is referenced: it waits for the GPU and makes the next allocations slow",

@@ -6,14 +6,30 @@ namespace {
 
 bool EvaluationName(std::string_view text) { return HasHint(text, {"val", "test", "eval", "dev_", "_dev", "infer", "predict"}) && !HasHint(text, {"train"}); }
 
+// `shuffle` is a parameter of the function around with the default False.
+bool OffByDefault(const Module& m, NodeId shuffle) {
+  int function = m.FunctionOf(shuffle);
+  NodeId list = function > 0 ? m.Child(m.functions()[function].node, Field::k_parameters) : 0;
+  if (!list || m.KindOf(shuffle) != Kind::kIdentifier) return false;
+  for (NodeId parameter : m.Children(list)) {
+    NodeId name = m.Child(parameter, Field::k_name), value = m.Child(parameter, Field::k_value);
+    if (name && value && m.LastName(name) == m[shuffle].atom) return m.KindOf(value) == Kind::kFalse;
+  }
+  return false;
+}
+
 }  // namespace
 
 void CheckSetEpoch(const Scope& scope, Reporter& report) {
   const Module& m = scope.module;
   if (m.Has(kA_set_epoch)) return;
   for (NodeId call : m.Calls(kA_DistributedSampler)) {
+    // A sampler of the project's own by the same name.
+    auto from = m.imports().find(m.RootName(m.Callee(call)));
+    if (from != m.imports().end() && from->second.compare(0, 5, "torch") != 0) continue;
     NodeId shuffle = m.Argument(call, 3, kA_shuffle);
     if (shuffle && m.KindOf(shuffle) == Kind::kFalse) continue;
+    if (shuffle && OffByDefault(m, shuffle)) continue;
     NodeId assignment = m.Ancestor(call, {Kind::kAssignment});
     if (assignment && EvaluationName(m.Text(m.Child(assignment, Field::k_left)))) continue;
     NodeId dataset = m.Argument(call, 0, kA_dataset);
@@ -27,7 +43,10 @@ void CheckSetEpoch(const Scope& scope, Reporter& report) {
     if (!trains) continue;
     if (NodeId keyword = m.Ancestor(call, {Kind::kCall}); keyword && m.Contains(keyword, {kA_Trainer, kA_trainer})) continue;
     bool lightning = false;
-    for (const auto& [bound, target] : m.imports()) lightning |= target.find("lightning") != std::string::npos;
+    for (const auto& [bound, target] : m.imports()) lightning |= target.find("lightning") != std::string::npos || target.starts_with("monai.engines");
+    if (int cls = m.ClassOf(call); cls >= 0) {  // a method that a Trainer calls, which sets the epoch
+      for (Atom base : m.classes()[cls].bases) lightning |= m.Name(base).ends_with("Trainer");
+    }
     if (lightning) continue;
     report.Add(call, Severity::kError,
                {"this DistributedSampler shuffles by epoch, and set_epoch() is never called: every epoch sees the data in the same order",

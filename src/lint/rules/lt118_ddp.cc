@@ -21,6 +21,18 @@ class Rule118 {
   }
 
  private:
+  // `.to(device)` with the same words stands before the wrap too: the later one moves nothing.
+  bool MovedThereBefore(NodeId later, NodeId wrap) const {
+    if (m_.CalleeName(later) != kA_to && m_.CalleeName(later) != kA_cuda) return false;
+    for (NodeId before : m_.Calls({kA_to, kA_cuda})) {
+      if (before < wrap && m_.FunctionOf(before) == m_.FunctionOf(wrap) && m_.CalleeName(before) == m_.CalleeName(later) &&
+          m_.Text(m_.Child(before, Field::k_arguments)) == m_.Text(m_.Child(later, Field::k_arguments))) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   void Judge(NodeId call) {
     NodeId assignment = m_.Ancestor(call, {Kind::kAssignment});
     Atom wrapped = assignment ? m_.Path(m_.Child(assignment, Field::k_left)) : static_cast<Atom>(kNoAtom);
@@ -28,6 +40,7 @@ class Rule118 {
     NodeId body = function > 0 ? m_.functions()[function].body : 0;
     NodeId block = assignment ? m_[m_.Statement(assignment)].parent : 0;
     for (NodeId later : m_.Calls({kA_to, kA_cuda, kA_set_device, kA_convert_sync_batchnorm})) {
+      if (MovedThereBefore(later, call)) continue;
       if (later < m_[call].last || !m_.Inside(later, body) || m_.FunctionOf(later) != function) continue;
       // On every path after the wrap: its own block, or one around it; not the other branch of its `if`.
       if (!Follows(later, call)) continue;

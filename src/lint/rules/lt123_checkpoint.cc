@@ -11,14 +11,44 @@ struct Keys {
   bool known = false, epoch = false, model = false, optimizer = false, whole_module = false;
 };
 
+// What stands under "model": not a path to it, or its name.
+bool MayBeWeights(const Module& m, const Flow& flow, NodeId value) {
+  if (!value || flow.Of(value).flags & (kModel | kState)) return true;
+  std::string_view text = m.Text(value);
+  return HasHint(text, {"state_dict", "weights", "param", "model", "net"}) && !HasHint(text, {"name", "path", "file", "config", "arch", "args"});
+}
+
+// `start_epoch = checkpoint["epoch"] + 1`: this file goes on from a checkpoint, it does not only read the weights. Told by
+// the text, for that line may stand in a function that is not parsed.
+bool Resumes(const Module& m) {
+  std::string_view text = m.text();
+  for (size_t start = 0; start < text.size();) {
+    size_t end = std::min(text.find('\n', start), text.size()), equals = text.substr(start, end - start).find('=');
+    std::string_view line = text.substr(start, end - start);
+    start = end + 1;
+    if (equals == line.npos || line.substr(0, equals).find('[') != line.npos || line.substr(0, equals).find('(') != line.npos) continue;
+    std::string_view left = line.substr(0, equals), right = line.substr(equals + 1);
+    size_t key = right.find("[\"") != right.npos ? right.find("[\"") : right.find("['");
+    if (key == right.npos) key = right.find(".get(");
+    if (key == right.npos || !HasHint(left, {"epoch", "step", "iter", "start", "begin", "resume"})) continue;
+    // What is read comes from a checkpoint, not from settings.
+    bool loaded = HasHint(right.substr(0, key), {"ckpt", "check", "state", "resume", "saved", "snapshot", "load", "pth", "dict"});
+    if (loaded && HasHint(right.substr(key, 24), {"epoch", "step", "iter"})) return true;
+  }
+  return false;
+}
+
 Keys KeysOf(const Module& m, const Flow& flow, NodeId dict) {
   Keys keys;
   auto see = [&](std::string_view key, NodeId value) {
-    if (HasHint(key, {"epoch", "step", "iter"})) keys.epoch = true;
-    if (HasHint(key, {"model", "state_dict", "net", "weights", "params", "generator", "encoder"}) && !HasHint(key, {"optim"})) keys.model = true;
+    if (HasWord(key, {"epoch", "epochs", "step", "steps", "iter", "iters", "iteration", "iterations"})) keys.epoch = true;
+    if (HasHint(key, {"model", "state_dict", "net", "weights", "params", "generator", "encoder"}) && !HasHint(key, {"optim"}) && MayBeWeights(m, flow, value)) keys.model = true;
     if (HasHint(key, {"optim", "opt", "trainer", "solver"})) keys.optimizer = true;
     if (value && HasHint(m.Text(value), {"optim", "trainer", "accelerator"})) keys.optimizer = true;
     if (value && flow.Of(value).flags & kModel) keys.whole_module = true;
+    if (value && m.KindOf(value) == Kind::kIdentifier && HasHint(m.Text(value), {"model", "net"}) && !HasHint(m.Text(value), {"state", "weight", "dict", "name", "path"})) {
+      keys.whole_module = true;
+    }
   };
   if (m.KindOf(dict) == Kind::kDict) {
     keys.known = true;
@@ -66,6 +96,7 @@ void CheckCheckpointKeys(const Scope& scope, Reporter& report) {
       for (NodeId other : m.Calls(kA_update)) more |= other > assigned && other < call && m.Path(m.Receiver(other)) == m[saved].atom;
       if (more) continue;
     }
+    if (!keys.whole_module && !Resumes(m)) continue;
     // Something trains here: an optimizer whose state would be lost.
     if (!m.Has(kA_optimizer) && !m.Has(kA_optim)) continue;
     // Saved apart, into a file of its own.

@@ -58,7 +58,7 @@ class Rule124 {
     for (Kind kind : {Kind::kFor, Kind::kWhile}) {
       for (NodeId loop : m_.Nodes(kind)) {
         if (loop < after || (first && loop > first) || !m_.Inside(loop, body) || m_.FunctionOf(loop) != function) continue;
-        if (IsTrainingLoop(m_, flow_, loop)) first = loop;
+        if (IsTrainingLoop(m_, flow_, loop) && CallsStep(m_, flow_, m_.Child(loop, Field::k_body))) first = loop;
       }
     }
     return first;
@@ -68,6 +68,8 @@ class Rule124 {
   bool Restored(int function, Atom name, NodeId after) const {
     for (NodeId call : m_.Calls(kA_load_state_dict)) {
       if (call < after || m_.FunctionOf(call) != function) continue;
+      // A loader's or a sampler's position is no copy of weights.
+      if (NodeId owner = m_.Receiver(call); owner && HasHint(m_.Name(m_.LastName(owner)), {"loader", "dataset", "sampler", "sched", "tracker", "logger"})) continue;
       NodeId list = m_.Child(call, Field::k_arguments);
       if (list && m_.Contains(list, {name})) return true;
       // through one more name
@@ -102,8 +104,8 @@ class Rule124 {
 
   void Report(NodeId at, NodeId call, std::string_view name, bool host) {
     Pending& pending = report_.Add(at, host ? Severity::kNote : Severity::kWarning,
-                                   {"`" + std::string(name) + "` holds a second copy of the weights" + (host ? " in host memory" : "") + " through all of training",
-               "`" + std::string(name) + "` 在整个训练期间" + (host ? "在主机内存中" : "") + "持有第二份权重"},
+                                   {"`" + std::string(name) + "` holds a second copy of " + (HasHint(name, {"optim", "opt_"}) ? "the optimizer's state" : "the weights") + (host ? " in host memory" : "") + " through all of training",
+               "`" + std::string(name) + "` 在整个训练期间" + (host ? "在主机内存中" : "") + (HasHint(name, {"optim", "opt_"}) ? "持有第二份优化器状态" : "持有第二份权重")},
                                    {"`del " + std::string(name) + "` after load_state_dict(), or load inside a function; map_location=\"cpu\" keeps it off the GPU",
                "在 load_state_dict() 之后 `del " + std::string(name) + "`，或在函数内加载；map_location=\"cpu\" 可避免占用 GPU"});
     (void)pending;

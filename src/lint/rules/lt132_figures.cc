@@ -28,6 +28,10 @@ void CheckFigures(const Scope& scope, Reporter& report) {
       loop = TrainingLoop(m, flow, other);
     }
     if (!loop) continue;
+    // A notebook's backend closes what it has shown.
+    bool shown = false;
+    for (NodeId show : m.Calls(kA_show)) shown |= m.FunctionOf(show) == function && show > call;
+    if (shown && m.path().ends_with(".ipynb")) continue;
     report.Add(call, Severity::kWarning, {"a figure is opened in the training loop and never closed: pyplot keeps every figure until plt.close()",
                "训练循环中打开的图形从未关闭：pyplot 会保留每个图形，直到 plt.close()"},
                {"plt.close(fig) after saving it",
