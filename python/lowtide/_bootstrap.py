@@ -196,7 +196,10 @@ def _is_launcher():
 # -- what the recorder answers to a step ------------------------------------------------------------------------------
 
 def answer(bits):
-    """Bits of a step that asked for something: a name and a file (2), a census (4), the end (8), a device's size (16)."""
+    """Bits of a step that asked for something: a name and a file (2), a census (4), the end (8), a device's size (16), the loop
+    around it (32)."""
+    if bits & 32:
+        _look_at_loop()
     if bits & 2:
         _first_step()
     if bits & 16:
@@ -205,6 +208,19 @@ def answer(bits):
         _census()
     if bits & 8:
         _stop()
+
+
+def _look_at_loop():
+    from lowtide import _marks
+
+    if track.wants(_marks.LOADER) or not track.wants(_marks.OPTIMIZER):
+        return  # what ends a step goes round with the loop, or is what the user calls a step
+    try:
+        from lowtide import _loop
+
+        _loop.look(_marks.state)
+    except Exception:
+        track.lose_mark()
 
 
 def _first_step():
@@ -387,7 +403,7 @@ def _after_fork():
     global _is_child, _stepped, _exit_noted, is_worker
     _is_child, _stepped, _exit_noted, is_worker = True, False, False, False
     _waiting.clear()
-    for name in ("lowtide._marks", "lowtide._ranks", "lowtide._census"):
+    for name in ("lowtide._marks", "lowtide._loop", "lowtide._ranks", "lowtide._census"):
         module = sys.modules.get(name)
         if module is not None:
             module.after_fork()

@@ -43,6 +43,7 @@ class State(_track.MarkState):
         self.epoch = 0
         self.loader = 0             # id of the iterator whose batches count
         self.loaders = 0
+        self.batches = 0            # that the loader that counts has given
         self.trained_loader = 0     # id of the iterator that steps were counted in
         self.depth = 0              # of nested Module.train calls
         self.trained = None         # weak reference: the module last put in training mode
@@ -257,8 +258,10 @@ def _loader_began(iterator):
 
 def _after_batch(began, ok, iterator):
     _track.add_data_wait(time.monotonic_ns() - began)
-    if not ok and id(iterator) == state.loader:
-        _loader_ended(iterator)
+    if id(iterator) == state.loader:
+        state.batches += 1
+        if not ok:
+            _loader_ended(iterator)
 
 
 def _loader_ended(iterator):

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "cli/iterations.h"
 #include "cli/rank_files.h"
 #include "cli/rank_view.h"
 #include "cli/ranks_compare.h"
@@ -138,10 +139,17 @@ report::RunView Follower::Look() {
   if (!ranks_.empty()) view.command = ranks_.begin()->second->ring.header().script;
   for (const Followed& rank : Ranks()) {
     view.command = rank.ring.header().script;
+    const Iterations iterations = IterationsOf(rank.ring);
     view.ranks.push_back(rank.view);
-    for (auto& series : rank.judge.Series(kShownPoints)) view.series.push_back(std::move(series));
+    CountInIterations(iterations, view.ranks.back());
+    for (auto& series : rank.judge.Series(kShownPoints)) {
+      CountInIterations(iterations, series);
+      view.series.push_back(std::move(series));
+    }
     for (size_t i = 0; i < rank.judgements.size(); ++i) {
-      finding::VerdictRow row = verdict::ToRow(rank.judgements[i]);
+      verdict::Judgement judgement = rank.judgements[i];
+      CountInIterations(iterations, judgement);
+      finding::VerdictRow row = verdict::ToRow(judgement);
       if (rank.cause[i] != i) row.explained_by = rank.judgements[rank.cause[i]].pool;
       view.document.verdicts.push_back(std::move(row));
     }

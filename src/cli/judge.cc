@@ -15,9 +15,6 @@ using record::StepRecord;
 
 // Python's small blocks are counted, not weighed; most that pile up are numbers, strings and tuples.
 constexpr double kPythonBlockBytes = 40;
-constexpr size_t kShownPoints = 512;
-// Below this the C heap and Python's blocks move by themselves: caches by shape, compiled patterns, interned strings.
-constexpr double kHeapProofBytes = 1e6;
 
 series::Phase PhaseOf(record::Phase phase) {
   switch (phase) {
@@ -50,76 +47,6 @@ std::optional<series::Phase> EventOf(const record::MarkRecord& mark) {
 }
 
 double Bytes(int64_t figure) { return figure == kAbsent ? series::Point::kUnknown : static_cast<double>(figure); }
-
-// A rise of the C heap that has brought little yet is a leak only once it has brought more.
-void DoubtSmallHeap(verdict::Judgement& heap) {
-  double rate = heap.bytes_per_step.value_or(0);
-  double grown = rate * (heap.last_step - heap.onset_step.value_or(heap.first_step));
-  if (heap.kind != verdict::Kind::kLeak || heap.from_ledger || grown >= kHeapProofBytes) return;
-  heap.kind = verdict::Kind::kInsufficient;
-  heap.alarm = false;
-  heap.steps_needed = rate > 0 ? (kHeapProofBytes - grown) / rate : 1000;
-  heap.note = "so little also comes from caches that fill";
-  heap.note_zh = "如此少量的增长也可能来自正在填充的缓存";
-}
-
-// CPU tensors lie in the C heap. Where they are counted exactly and do not leak, the rest of the heap decides: sawtooths
-// of tensors that the collector frees now and then are no news there.
-void JudgeHeapByItsRest(std::vector<verdict::Judgement>& judgements) {
-  auto find = [&](const char* pool) {
-    return std::find_if(judgements.begin(), judgements.end(), [&](const auto& judgement) { return judgement.pool == pool; });
-  };
-  auto rest = find("rest"), heap = find("heap"), cpu = find("cpu");
-  if (rest == judgements.end()) return;
-  bool tensors_leak = cpu != judgements.end() && cpu->kind == verdict::Kind::kLeak;
-  if (!tensors_leak && heap != judgements.end()) {
-    *heap = *rest;
-    heap->pool = "heap";
-  }
-  judgements.erase(find("rest"));
-}
-
-// Python's blocks are part of the pool `heap`, but are sampled at other steps than the C heap: judged apart, told as one.
-void MergePython(std::vector<verdict::Judgement>& judgements) {
-  auto find = [&](const char* pool) {
-    return std::find_if(judgements.begin(), judgements.end(), [&](const auto& judgement) { return judgement.pool == pool; });
-  };
-  auto python = find("python"), heap = find("heap");
-  if (python == judgements.end()) return;
-  python->pool = "heap";
-  if (heap == judgements.end()) return;
-  using verdict::Kind;
-  if (python->kind == Kind::kLeak && heap->kind == Kind::kLeak) {
-    *heap->bytes_per_step += *python->bytes_per_step;
-    if (heap->interval && python->interval) {
-      heap->interval->first += python->interval->first;
-      heap->interval->second += python->interval->second;
-    }
-    heap->note = "Python's own small objects are counted at 40 B each";
-    heap->note_zh = "Python 自身的小对象按每个 40 B 计";
-  } else if (python->kind == Kind::kLeak) {
-    *heap = *python;
-  }
-  judgements.erase(python);
-}
-
-using Points = std::vector<report::SeriesView::Point>;
-
-// `each` points made one: the first one's step, the largest value, the lowest edge.
-Points Merged(const Points& points, size_t each) {
-  if (each == 1) return points;
-  Points merged;
-  merged.reserve(points.size() / each + 1);
-  for (size_t i = 0; i < points.size(); ++i) {
-    if (i % each == 0) {
-      merged.push_back(points[i]);
-      continue;
-    }
-    merged.back().value = std::max(merged.back().value, points[i].value);
-    merged.back().low = std::min(merged.back().low, points[i].low);
-  }
-  return merged;
-}
 
 }  // namespace
 
@@ -353,76 +280,6 @@ RankJudge::Pool& RankJudge::PoolOf(const std::string& name, double first_value) 
   pool.capacity = options.capacity;
   pool.engine = std::make_unique<verdict::Engine>(options);
   return pool;
-}
-
-void RankJudge::Show(Pool& pool, uint64_t step, double value) {
-  pool.now = value;
-  if (!pool.shown.empty() && step < pool.shown.back().step + pool.stride) {
-    pool.shown.back().value = std::max(pool.shown.back().value, value);
-    pool.shown.back().low = std::min(pool.shown.back().low, value);
-    return;
-  }
-  pool.shown.push_back({step, value, value});
-  if (pool.shown.size() < 2 * kShownPoints) return;
-  for (size_t i = 0; i < kShownPoints; ++i) {
-    const auto &a = pool.shown[2 * i], &b = pool.shown[2 * i + 1];
-    pool.shown[i] = {a.step, std::max(a.value, b.value), std::min(a.low, b.low)};
-  }
-  pool.shown.resize(kShownPoints);
-  pool.stride *= 2;
-}
-
-std::vector<verdict::Judgement> RankJudge::Judge(bool final) {
-  std::vector<verdict::Judgement> judgements;
-  auto add = [&](const std::string& name, const Pool& pool) {
-    judgements.push_back(pool.engine->Judge(final));
-    judgements.back().pool = name;
-    if (name == "heap" || name == "rest" || name == "python") DoubtSmallHeap(judgements.back());
-  };
-  for (const char* first : {"cpu", "heap"}) {
-    if (auto pool = pools_.find(first); pool != pools_.end()) add(first, pool->second);
-  }
-  for (const auto& [name, pool] : pools_) {
-    if (name != "cpu" && name != "heap") add(name, pool);
-  }
-  JudgeHeapByItsRest(judgements);
-  MergePython(judgements);
-  return judgements;
-}
-
-bool RankJudge::Suspicious() {
-  for (const auto& judgement : Judge(false)) {
-    if (judgement.pool != "host" && (judgement.watch || judgement.kind == verdict::Kind::kLeak)) return true;
-  }
-  return false;
-}
-
-std::map<std::string, RankJudge::Level> RankJudge::Now() const {
-  std::map<std::string, Level> levels;
-  for (const auto& [name, pool] : pools_) {
-    if (name == "python" || name == "rest") continue;
-    Level level{pool.now, pool.now};
-    size_t stretch = std::max<size_t>(8, pool.shown.size() / 16);
-    for (size_t i = pool.shown.size() - std::min(stretch, pool.shown.size()); i < pool.shown.size(); ++i) {
-      level.floor = std::min(level.floor, pool.shown[i].low);
-    }
-    levels[name] = level;
-  }
-  return levels;
-}
-
-std::vector<report::SeriesView> RankJudge::Series(size_t most) const {
-  std::vector<report::SeriesView> views;
-  for (const auto& [name, pool] : pools_) {
-    if (name == "python" || name == "rest") continue;
-    report::SeriesView view{name, rank_, Merged(pool.shown, std::max<size_t>(1, pool.shown.size() / most)), pool.capacity, pool.now};
-    // The lower edge: what later steps never went below.
-    for (size_t i = view.points.size(); i-- > 1;) {
-      view.points[i - 1].low = std::min(view.points[i - 1].low, view.points[i].low);
-    }
-    views.push_back(std::move(view));
-  }
-  return views;
 }
 
 }  // namespace lowtide::cli

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/terminal.h"
 #include "base/units.h"
+#include "cli/iterations.h"
 #include "report/phrases.h"
 
 namespace lowtide::cli {
@@ -98,15 +99,17 @@ void Observer::AskForCensus(Rank& rank, const std::vector<verdict::Judgement>& j
 
 void Observer::Alarm(Rank& rank, const std::vector<verdict::Judgement>& judgements) {
   report::Words words(options_.lang);
-  for (const auto& judgement : judgements) {
+  const Iterations iterations = IterationsOf(rank.ring);
+  for (verdict::Judgement judgement : judgements) {
     bool certain = judgement.kind == verdict::Kind::kLeak && judgement.alarm && judgement.pool != "host";
     if (certain) EndEarly(exit_.Leak(Rings(), judgement));
     if (!certain || !options_.alarms || !rank.alarmed.insert(judgement.pool).second) continue;
+    CountInIterations(iterations, judgement);
     std::string left = judgement.steps_to_oom
                            ? words.Say(report::Phrase::kAlarmLeft, FormatCount(static_cast<uint64_t>(std::max(0.0, *judgement.steps_to_oom))))
                            : "";
     PrintError("{} {}\n", terminal_.Red("lowtide:"),
-               words.Say(report::Phrase::kAlarm, rank.judge.steps(), judgement.rank, words.Pool(judgement.pool),
+               words.Say(report::Phrase::kAlarm, iterations.Of(rank.judge.steps()), judgement.rank, words.Pool(judgement.pool),
                          words.Rate(judgement.pool, judgement.bytes_per_step.value_or(0), true), left));
   }
 }

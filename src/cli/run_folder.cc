@@ -13,8 +13,9 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "cli/leak_holders.h"
+#include "cli/iterations.h"
 #include "cli/judge.h"
+#include "cli/leak_holders.h"
 #include "cli/rank_files.h"
 #include "cli/ranks_compare.h"
 #include "cli/rank_view.h"
@@ -149,6 +150,7 @@ struct JudgedRing {
   std::vector<Judgement> judgements;
   std::vector<report::SeriesView> series;
   RankTrack track;
+  Iterations iterations;
   bool shown = false;  // a process that trained, or should have
   bool ended = true;
 };
@@ -175,6 +177,10 @@ JudgedRing JudgeRing(const std::string& file, const JudgeOptions& options) {
     out.judgements = judge.Judge(out.ended);
     out.series = judge.Series();
     out.track = TrackOf(*ring);
+    out.iterations = IterationsOf(*ring);
+    for (Judgement& judgement : out.judgements) CountInIterations(out.iterations, judgement);
+    for (report::SeriesView& series : out.series) CountInIterations(out.iterations, series);
+    CountInIterations(out.iterations, out.rank);
   }
   out.findings = std::move(document.findings);
   return out;
@@ -268,6 +274,7 @@ report::RunView JudgeFolder(const std::string& folder, const JudgeOptions& optio
   view.folder = folder;
   std::vector<std::vector<Judgement>> ranks;
   Ranks together;
+  std::map<int, Iterations> iterations;
   SetAsideOthers(files, view.document);
   for (JudgedRing& ring : JudgeRings(files, options)) {
     for (Finding& finding : ring.findings) view.document.findings.push_back(std::move(finding));
@@ -276,13 +283,20 @@ report::RunView JudgeFolder(const std::string& folder, const JudgeOptions& optio
     view.seconds = std::max(view.seconds, ring.rank.seconds);
     view.ranks.push_back(ring.rank);
     if (ring.rank.steps == 0) continue;
+    iterations[ring.rank.rank] = ring.iterations;
     ranks.push_back(std::move(ring.judgements));
     for (auto& series : ring.series) view.series.push_back(std::move(series));
     together.tracks.push_back(std::move(ring.track));
     together.ended &= ring.ended;
   }
   AddVerdicts(ranks, view.document);
-  SiftHolders(ReadRankFiles(folder, view.document), view.document);
+  std::vector<CensusFacts> censuses = ReadRankFiles(folder, view.document);
+  for (finding::HolderRow& holder : view.document.holders) CountInIterations(iterations[holder.rank], holder);
+  for (CensusFacts& census : censuses) {
+    census.first_step = iterations[census.rank].Of(census.first_step);
+    census.second_step = iterations[census.rank].Of(census.second_step);
+  }
+  SiftHolders(censuses, view.document);
   PlaceLeaks(view.document);
   PlaceRankBranches(view.document);
   together.facts = ReadFacts(folder);

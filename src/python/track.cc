@@ -168,6 +168,13 @@ PyObject* LoseMark(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+// note_loop(steps, iterations, place)
+PyObject* NoteLoop(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  Recorder::Get().NoteLoop(static_cast<uint64_t>(IntAt(args, count, 0, 0)), static_cast<uint64_t>(IntAt(args, count, 1, 0)),
+                           TextAt(args, count, 2));
+  Py_RETURN_NONE;
+}
+
 PyObject* AddWorker(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Recorder::Get().AddWorker(static_cast<int>(IntAt(args, count, 0, 0)), static_cast<uint32_t>(IntAt(args, count, 1, 0)),
                             static_cast<uint32_t>(IntAt(args, count, 2, 0)));
@@ -265,7 +272,7 @@ PyMethodDef methods[] = {
     {"open_file", &OpenFile, METH_NOARGS, "give the ring its file; 0 or an errno"},
     {"set_rank", Method(&SetRank), METH_FASTCALL, "set_rank(rank, local_rank, world_size); None: unknown"},
     {"set_role", &SetRole, METH_O, "set_role(role)"},
-    {"step", Method(&Step), METH_FASTCALL, "step(source): bits 1 counted, 2 first, 4 census wanted, 8 stop"},
+    {"step", Method(&Step), METH_FASTCALL, "step(source): bits 1 counted, 2 first, 4 census wanted, 8 stop, 16 new device, 32 look at the loop"},
     {"wants", &Wants, METH_O, "wants(source): whether steps of this source still count"},
     {"take_stop", &TakeStop, METH_NOARGS, "take_stop() -> why the outside asks for the end (0 asked, 1 memory, 2 leak); forgets it"},
     {"stop_at", &StopAt, METH_O, "stop_at(step): answer 8 from this step on; 0 never"},
@@ -277,6 +284,7 @@ PyMethodDef methods[] = {
     {"set_epoch", &SetEpoch, METH_O, "set_epoch(epochs ended)"},
     {"event", Method(&Event), METH_FASTCALL, "event(kind, code=0, value=None, text='')"},
     {"lose_mark", &LoseMark, METH_NOARGS, "a hook failed inside lowtide"},
+    {"note_loop", Method(&NoteLoop), METH_FASTCALL, "note_loop(steps, iterations, place): how often the training loop goes round"},
     {"add_worker", Method(&AddWorker), METH_FASTCALL, "add_worker(pid, loader, worker)"},
     {"end_worker", &EndWorker, METH_O, "end_worker(pid)"},
     {"set_device", Method(&SetDevice), METH_FASTCALL, "set_device(type, index, capacity, name)"},

@@ -333,6 +333,31 @@ PyCodeObject* LtSuspendedLocal(PyObject* holder, PyObject* value, PyObject** nam
 #endif
 }
 
+PyObject* LtVariable(PyFrameObject* frame, PyObject* name) {
+#if PY_VERSION_HEX >= 0x030C0000
+  PyObject* value = PyFrame_GetVar(frame, name);
+  if (!value) PyErr_Clear();
+  return value;
+#else
+#if PY_VERSION_HEX >= 0x030B0000
+  if (!frame->f_frame) return NULL;
+  PyCodeObject* code = frame->f_frame->f_code;
+  PyObject** slots = frame->f_frame->localsplus;
+#else
+  PyCodeObject* code = frame->f_code;
+  PyObject** slots = frame->f_localsplus;
+#endif
+  for (int i = 0; i < LtSlotCount(code); ++i) {
+    PyObject* held = slots[i];
+    if (!held || PyUnicode_Compare(LtSlotName(code, i), name) != 0) continue;
+    if (PyCell_Check(held)) held = PyCell_GET(held);
+    Py_XINCREF(held);
+    return held;
+  }
+  return NULL;
+#endif
+}
+
 void LtFrameWeak(PyFrameObject* frame, PyObject* weak[3]) {
   weak[0] = (PyObject*)frame->f_back;
 #if PY_VERSION_HEX < 0x030B0000

@@ -57,6 +57,10 @@ PyCodeObject* LtSuspendedLocal(PyObject* holder, PyObject* value, PyObject** nam
 PyObject* LtSlotName(PyCodeObject* code, int index);
 int LtSlotCount(PyCodeObject* code);
 
+// The value of a running function's variable; NULL without an exception: it has none. A new reference. Nothing that would
+// keep the other variables alive is made, as `frame.f_locals` makes before 3.13.
+PyObject* LtVariable(PyFrameObject* frame, PyObject* name);
+
 // What a frame object refers to beside its variables: its caller, globals and builtins; borrowed, may be
 // NULL.
 void LtFrameWeak(PyFrameObject* frame, PyObject* weak[3]);

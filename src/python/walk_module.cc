@@ -95,6 +95,14 @@ PyObject* Layout(PyObject*, PyObject*) {
       l.meta_hooks.size(), "node_hooks", l.node_hooks.size(), "meta_post_hook", l.meta_post_hook);
 }
 
+PyObject* Variable(PyObject*, PyObject* args) {
+  PyObject *frame = nullptr, *name = nullptr;
+  if (!PyArg_ParseTuple(args, "O!U", &PyFrame_Type, &frame, &name)) return nullptr;
+  PyObject* value = LtVariable(reinterpret_cast<PyFrameObject*>(frame), name);
+  if (!value) Py_RETURN_NONE;
+  return value;
+}
+
 PyObject* HeapInUse(PyObject*, PyObject*) {
 #if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
   const struct mallinfo2 now = mallinfo2();
@@ -121,6 +129,7 @@ PyMethodDef kMethods[] = {
      "while the program goes on, and tells what came of it by ready() and finish()."},
     {"paths", Paths, METH_VARARGS,
      "paths(object, most=8) -> list of paths, each a list of steps, shortest first."},
+    {"variable", Variable, METH_VARARGS, "variable(frame, name) -> a running function's variable, or None."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyModuleDef kModule = {PyModuleDef_HEAD_INIT,

@@ -151,8 +151,24 @@ uint32_t Recorder::Step(StepSource source) noexcept {
     WriteLook(ring_, steps_);
     next_look_ = steps_ + std::max<uint64_t>(8, steps_ / 12);
   }
-  const uint32_t answer = kStepCounted | (steps_ == 1 ? kStepFirst : 0u) | (new_device ? kStepDevice : 0u) | Answer();
+  const uint32_t answer = kStepCounted | (steps_ == 1 ? kStepFirst : 0u) | (new_device ? kStepDevice : 0u) |
+                          (steps_ == next_loop_ ? LoopAnswer() : 0u) | Answer();
   return answer;
+}
+
+uint32_t Recorder::LoopAnswer() noexcept {
+  const bool ends = steps_ != loop_window_;
+  if (ends) loop_window_ = steps_ + std::max<uint64_t>(5, steps_ / 3);
+  next_loop_ = ends ? loop_window_ : loop_window_ + kLoopWindow;
+  return kStepLoop;
+}
+
+void Recorder::NoteLoop(uint64_t steps, uint64_t iterations, const char* place) noexcept {
+  if (!started_) return;
+  LoopFigures& loop = ring_.header()->loop;
+  Copy(loop.place, place);
+  __atomic_store_n(&loop.iterations, iterations, __ATOMIC_RELAXED);
+  __atomic_store_n(&loop.steps, steps, __ATOMIC_RELEASE);
 }
 
 // Each sampler as often as its budget allows; what is not sampled is absent from the record.
@@ -345,6 +361,7 @@ void Recorder::ForkChild() noexcept {
   self.ring_.Abandon();
   self.place_ = RingPlace();
   self.named_rank_ = -1;
+  self.loop_window_ = self.next_loop_ = kFirstLoopWindow;
   self.steps_ = 0, self.devices_ = 0, self.epoch_ = 0, self.workers_ = 0, self.data_wait_ns_ = 0, self.collective_wait_ns_ = 0, self.wait_depth_ = 0, self.phase_ = Phase::kStep;
   self.source_ = StepSource::kNone, self.last_ = {}, self.census_pause_ns_ = 0;
   if (self.ring_.CreateAnonymous(self.options_.sizes) != 0) {

@@ -30,6 +30,7 @@ enum StepAnswer : uint32_t {
   kStepCensus = 4,    // the outside asks for a census: Recorder::census_request()
   kStepStop = 8,      // the outside, or the option for it, asks that the script end here
   kStepDevice = 16,   // a device was used for the first time: SetDevice wants to know its size and name
+  kStepLoop = 32,     // a window of steps begins or ends, in which iterations of the loop are counted
 };
 
 class Recorder {
@@ -63,6 +64,8 @@ class Recorder {
   void SetEpoch(uint32_t epochs_ended) noexcept { epoch_ = epochs_ended; }
   void Event(EventKind kind, int32_t code, int64_t value, const char* text) noexcept;
   void LoseMark() noexcept;
+  // In `steps` of some steps the loop at `place` went round `iterations` times.
+  void NoteLoop(uint64_t steps, uint64_t iterations, const char* place) noexcept;
   void AddWorker(int pid, uint32_t loader, uint32_t worker) noexcept;
   void EndWorker(int pid) noexcept;
   // Asked for the figures of devices whose allocators make no reports, by the thread that calls Step: calls NoteDevice
@@ -86,6 +89,9 @@ class Recorder {
   RingWriter& ring() noexcept { return ring_; }
 
  private:
+  static constexpr uint64_t kFirstLoopWindow = 4, kLoopWindow = 12;  // steps; windows begin at 4, 21, 44, 74, ...
+
+  uint32_t LoopAnswer() noexcept;
   void FillHeader(const RecorderOptions& options) noexcept;
   void SampleHost(StepRecord& record) noexcept;
   void SampleWorkers(const StepRecord& step) noexcept;
@@ -105,6 +111,7 @@ class Recorder {
   StepSource source_ = StepSource::kNone;
   Phase phase_ = Phase::kStep;
   uint64_t steps_ = 0, stop_at_ = 0, next_look_ = 8;
+  uint64_t loop_window_ = kFirstLoopWindow, next_loop_ = kFirstLoopWindow;  // begin of the window, next time to look
   uint32_t epoch_ = 0;
   int64_t data_wait_ns_ = 0, collective_wait_ns_ = 0;
   uint32_t wait_depth_ = 0;

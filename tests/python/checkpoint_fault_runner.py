@@ -16,7 +16,7 @@ import time
 import torch
 
 from lowtide import checkpoint_store as store
-from lowtide.checkpoint import Checkpointer, CheckpointError
+from lowtide.checkpoint import Checkpointer
 from lowtide.checkpoint_file import read_file
 
 SHIM = ctypes.CDLL(None)
@@ -115,7 +115,6 @@ def calls(folder, error):
     at = 0
     while True:
         at += 1
-        done = []
         arm = lambda: SHIM.fault_arm(folder.encode(), at, error)
         def work(pipe):
             trainer(folder, pipe, newest + 1, 5, arm)

@@ -25,6 +25,10 @@ class RingFile:
         (self.foreign_frees, self.untracked, self.lost_blocks, self.lost_devices, self.lost_marks, self.lost_workers,
          self.ooms, self.own_ns) = struct.unpack_from("<8Q", data, 3488)
 
+    def loop(self):
+        """(steps, iterations, place)"""
+        return *struct.unpack_from("<2Q", self.data, 3616), self._text(3632, 64)
+
     def _text(self, at, size):
         return self.data[at:at + size].split(b"\0")[0].decode()
 

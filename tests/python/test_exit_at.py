@@ -1,16 +1,12 @@
 """`lowtide run --exit-at` and `--resume`: out in order before memory runs out, and on again from the last checkpoint."""
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-
-import lowtide  # noqa: E402
 
 PLAIN = r'''
 import atexit, sys, time, torch

@@ -1,5 +1,4 @@
 """`lowtide plan` against published figures: memory_table.tsv beside the checkout, or the file that LOWTIDE_PLAN_TABLE names."""
-import json
 import os
 import pathlib
 import statistics

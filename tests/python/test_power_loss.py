@@ -14,7 +14,6 @@ from power_loss import read_calls, states
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import lowtide  # noqa: E402
-from lowtide import checkpoint_store as store  # noqa: E402
 from lowtide.checkpoint_file import CheckpointError, read_file  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent

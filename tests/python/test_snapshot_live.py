@@ -1,13 +1,11 @@
 """`lowtide.snapshot()` in a live process: with a stand-in for CUDA, and without any."""
 import os
-import pathlib
 import pickle
 import subprocess
 import sys
 
 import pytest
 
-import snapshot_files
 from conftest import ROOT
 
 STAND_IN = """

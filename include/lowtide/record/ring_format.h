@@ -109,6 +109,12 @@ struct Counters {              // what was lost, and what was seen
   uint64_t reserved[5];
 };
 
+// How often the loop around the optimizer's step goes round, looked at in some windows of steps.
+struct LoopFigures {
+  uint64_t steps, iterations;  // in those windows, all in all; 0: not known
+  char place[64];              // "train.py:29", its first line
+};
+
 struct FileHeader {
   char magic[8];
   uint32_t version, header_bytes;
@@ -140,6 +146,7 @@ struct FileHeader {
   char hooks[1024];                      // "libtorch_cpu.so:alloc_cpu free_cpu; ..." what was patched where
   Control control;
   Counters counters;
+  LoopFigures loop;                      // zeros in files that were written before it was
 };
 inline constexpr uint32_t kHeaderBytes = 8192;
 static_assert(sizeof(FileHeader) <= kHeaderBytes && std::is_trivially_copyable_v<FileHeader>);
