@@ -1,8 +1,8 @@
 """Censuses inside DataLoader workers: what a dataset keeps there is invisible to the process that trains.
 
 A worker counts the batches it fetches. Where its own memory has grown, it takes two censuses some batches apart and
-leaves the rows beside those of its rank, with pool `workers`. Rates are per batch: each step takes one batch from one of
-the workers. A worker that does not grow pays two reads of /proc/self/statm.
+leaves the rows beside those of its rank, with pool `workers`. Rates are per step of the trainer, which takes one batch from
+one of the workers. A worker that does not grow pays two reads of /proc/self/statm.
 """
 
 import os
@@ -72,8 +72,10 @@ class _Watch:
         self.done = True
         before = _private_bytes()
         self.census.second(self.batches)
-        rank, number = _rank(), _worker_number()
+        rank, (number, workers) = _rank(), _worker_number()
         for row in self.census.rows:
+            # A step of the trainer takes a batch of one worker: this one's share of it.
+            row["bytes_per_step"] = round(row["bytes_per_step"] / workers)
             row.update(rank=rank, pool="workers", root=f"{row['root']}, in DataLoader worker {number}")
         self.census.write(None, rank, f"-worker{number}-{os.getpid()}")
         self.census = None
@@ -117,5 +119,6 @@ def _private_bytes():
 
 
 def _worker_number():
+    # Its number and how many there are.
     info = sys.modules["torch.utils.data"].get_worker_info()
-    return info.id if info is not None else 0
+    return (info.id, max(info.num_workers, 1)) if info is not None else (0, 1)

@@ -1,4 +1,9 @@
 """What kind of holder it is, as a finding's code, and what to change."""
+import re
+import sys
+
+_HOOKS = re.compile(r"_hooks\b")
+_OF_OPTIMIZER = re.compile(r"\.param_groups\b|\.state(?:\[[^\]]*\])?(?:\['\w+'\])?$")  # not lists of the author's in it
 
 
 def advise(row):
@@ -14,20 +19,22 @@ def _kind(row):
     """Code, and what to change in English and Chinese."""
     path, root, first = row["path"], row["root"], row["_first"]
     name = (row["_wanted"] or {}).get("name", "it")
+    if path.endswith(re.sub(r"\d+$", "*", name)):
+        name = re.sub(r"\d+$", "*", name)
     inside = {step["text"] for step in row["_inside"]}
     if first == "island":
         return _island(path)
     if first == "foreign":
         return ("LT403", "held from C or C++ code, not by a variable: look at the library that was given this object",
                 "由 C 或 C++ 代码持有，而非变量：请检查接收该对象的库")
-    if "_hooks" in path or "_hooks" in " ".join(inside):
+    if _HOOKS.search(path) or any(_HOOKS.search(text) for text in inside):
         return ("LT404", "keep the handle that register_..._hook() returns and call handle.remove()",
                 "保存 register_..._hook() 返回的句柄，并调用 handle.remove()")
-    if ".state" in path or "param_groups" in path:
+    if _OF_OPTIMIZER.search(path) and any(_is_optimizer(step.get("owner", "")) for step in row["_steps"]):
         return ("LT405", "an optimizer never forgets what it was given: remove the old group from param_groups and pop "
                          "its parameters from state, or make a new optimizer",
                 "优化器不会忘记交给它的参数：从 param_groups 移除旧组并从 state 弹出其参数，或新建优化器")
-    if "__traceback__" in path or "__traceback__" in inside:
+    if "__traceback__" in path or "__traceback__" in inside or any(kind == "traceback" for kind, _ in row["_types"]):
         return ("LT409", f"an exception keeps its frames and all their variables: keep str(error), or "
                          f"error.with_traceback(None), in `{name}`",
                 f"异常会保留其栈帧及全部变量：在 `{name}` 中只保存 str(error) 或 error.with_traceback(None)")
@@ -40,6 +47,15 @@ def _kind(row):
                          "torch.no_grad(), and empty it when it has been used",
                 f"放入 `{name}` 的值带着计算图：请存 value.detach() 或 .item()，评估时使用 torch.no_grad()，用完后清空")
     return _added(path, root, name, row)
+
+
+def _is_optimizer(qualified):
+    """Is this class one of PyTorch's optimizers, or made from one?"""
+    module, _, name = qualified.rpartition(".")
+    kind = getattr(sys.modules.get(module), name, None)
+    mro = kind.__mro__ if isinstance(kind, type) else ()
+    return any(base.__module__ == "torch.optim.optimizer" and base.__name__ == "Optimizer" for base in mro) or (
+        not mro and "optim" in qualified.lower())
 
 
 def _island(path):
@@ -67,13 +83,25 @@ def _added(path, root, name, row):
     if "<cache>" in path:
         return ("LT402", "functools.lru_cache(maxsize=None) never forgets: give it a maxsize",
                 "functools.lru_cache(maxsize=None) 从不遗忘：请设置 maxsize")
-    if "closure" in root or "default argument" in root:
+    whole = row["_sample"].rpartition(".")[2] in ("list", "tuple", "dict", "set", "str", "bytes", "ndarray", "Tensor", "Parameter", "StorageImpl")
+    if "..." in path or (not row["objects"] and not whole):
+        return ("LT402", f"each of them keeps the one before it alive: cut the chain in `{name}` (set the link to None) where "
+                         "the older ones are no longer needed",
+                f"每一个都使前一个保持存活：在不再需要较旧对象处切断 `{name}` 中的链（将链接置为 None）")
+    if not row["objects"]:
+        return ("LT402", f"`{name}` is made anew from itself and more, larger each time (torch.cat, np.concatenate, +=): keep "
+                         f"what is needed, `{name}[-k:]`, or empty it when it has been used",
+                f"`{name}` 每次都由自身与新内容拼接而成、越来越大（torch.cat、np.concatenate、+=）：只保留需要的部分 `{name}[-k:]`，"
+                "或用完后清空")
+    if root.startswith(("closure variable", "default argument")):
         return ("LT402", f"`{name}` lives as long as its function and is never emptied: bound it, or empty it",
                 f"`{name}` 与其函数同寿且从不清空：请限制其大小或清空它")
+    tensors = row["pool"] != "heap"
     return ("LT402", f"`{name}` is only ever added to: empty it when its contents have been used (reset the metric, clear "
-                     "the list), bound it (collections.deque(maxlen=...)), or keep numbers instead of tensors",
+                     "the list), bound it (collections.deque(maxlen=...)), or "
+                     + ("keep numbers instead of tensors" if tensors else "write its contents to a file"),
             f"`{name}` 只增不减：内容用完后清空它（重置指标、清空列表），限制其大小（collections.deque(maxlen=...)），"
-            "或只保存数值而非张量")
+            + ("或只保存数值而非张量" if tensors else "或将内容写入文件"))
 
 
 def _bytes(count):

@@ -146,6 +146,8 @@ class _Collector(ast.NodeVisitor):
             in_class = bool(self._scope) and self._scope[-1] == self._owner[-1]
             self.aliases += [(name, is_attr or in_class, other.id) for other in ast.walk(value)
                              if isinstance(other, ast.Name) and other.id != name]
+            self.aliases += [(name, False, other.attr) for other in ast.walk(value)  # `state = self.state[p]`
+                             if isinstance(other, ast.Attribute) and not is_attr and not in_class]
         if isinstance(target, ast.Subscript):
             self._store(target, node, 90, "item")
         elif value is not None and _is_empty(value):
@@ -318,9 +320,9 @@ def best(wanted, extra_files=(), only=None):
             if fit:
                 ranked.append((-(fit - (60 if is_library(path) else 0)), files.index(path), store.line, path))
     ranked.sort()
-    if not ranked:
+    if not ranked and (wanted.get("alias") or not wanted["is_attr"]):
         return None, None, False
-    if -ranked[0][0] <= 20 and not wanted.get("alias"):  # no more than the line that makes it: it goes by other names
+    if (not ranked or -ranked[0][0] <= 20) and not wanted.get("alias"):  # no more than the line that makes it: it goes by other names
         local = wanted.get("first_line") and wanted.get("file")  # nothing in another file knows a variable of a function
         near = [wanted["file"]] if local else files
         for name, is_attr in _aliases(wanted["name"], near):
@@ -328,6 +330,8 @@ def best(wanted, extra_files=(), only=None):
                                      "key": wanted.get("key")}, only=near)
             if path and not is_library(path):
                 return path, line, sure
+    if not ranked:
+        return None, None, False
     sure = len(ranked) == 1 or ranked[1][0] > ranked[0][0]
     return ranked[0][3], ranked[0][2], sure
 

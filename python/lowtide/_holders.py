@@ -7,6 +7,13 @@ import sys
 from lowtide import _holder_advice, _holder_lines
 
 _GRAPH = {"grad_fn", "next", "saved", "ctx", "variable", "inner", "storage"}
+_MADE_BY = {  # attribute of a module -> the methods that put something into it
+    "_forward_hooks": {"register_forward_hook"}, "_forward_pre_hooks": {"register_forward_pre_hook"},
+    "_backward_hooks": {"register_full_backward_hook", "register_backward_hook"},
+    "_backward_pre_hooks": {"register_full_backward_pre_hook"}, "_state_dict_hooks": {"register_state_dict_post_hook"},
+    "_buffers": {"register_buffer"}, "_parameters": {"register_parameter"}, "_modules": {"add_module", "register_module"},
+}
+_LOGGING = {"debug", "info", "warning", "error", "critical", "exception", "log"}
 
 
 def rows(raw, steps, rank=0):
@@ -87,8 +94,12 @@ def _row(growth, steps, rank):
     if first == "island":
         path, root = _island(growth)
     container = bool(growth.get("container"))
-    if container and growth["path"] and growth["path"][-1]["op"] == "item" and growth["slots"] > 1:
-        path = re.sub(r"\[[^\]]*\]$", "[*]", path)
+    if container and growth["path"] and growth["slots"] > 1:
+        if growth["path"][-1]["op"] == "item":
+            path = re.sub(r"\[[^\]]*\]$", "[*]", path)
+        path = re.sub(r"(?<=\D)\d+$", "*", path)  # attributes with a number in their names, one for each
+        if wanted and wanted.get("table"):
+            wanted["made_by"] = _MADE_BY[wanted["table"]]
     below = _below(growth, steps) if first != "island" else None
     if below:
         path, wanted, container = path + below[0] + "[*]", below[1], True
@@ -112,6 +123,7 @@ def _row(growth, steps, rank):
         "_steps": growth["path"] + (growth["below"] if below else []),
         "_inside": growth["inside"],
         "_types": growth["types"],
+        "_sample": growth.get("sample_type") or "",
         "_first": first,
     }
 
@@ -168,7 +180,7 @@ def written(steps):
             bare = name.strip("'\"")
             path.append(f"[{bare}]" if bare.isdigit() else f".{bare}")
             if not bare.isdigit():
-                wanted = {"name": bare, "is_attr": True, "owner": None}
+                wanted = {"name": bare, "is_attr": True, "owner": None, "table": steps[i - 1]["text"]}
             continue
         skip_item = False
         if op == "hidden" and name == "thread attributes":
@@ -206,8 +218,11 @@ def written(steps):
                     skip_item = True
                 continue
             path.append(f".{name}")
+            held = wanted or {}
             wanted = {"name": name, "is_attr": True, "owner": step.get("owner", "").rsplit(".", 1)[-1],
                       "owner_class": step.get("owner", "")}
+            if name.endswith("_hooks") and name in _MADE_BY:
+                wanted.update(made_by=_MADE_BY[name], made_on=held.get("name"), file=held.get("file"))
         elif op == "item":
             path.append(f"[{name}]")
             if wanted:
@@ -276,6 +291,8 @@ def _locate(row):
         own_path, own_line = _call_into(row)
         if not own_path:
             entries = _holder_lines.entry_calls(path, line)
+            if not entries and os.path.basename(os.path.dirname(path)) == "logging":
+                entries = _holder_lines.calls(methods=_LOGGING)
             own_path, own_line = (entries[0][0], entries[0][1].line) if entries else (None, None)
         if own_path:
             row["library_file"], row["library_line"] = path, line
@@ -291,7 +308,8 @@ def _growth_line(row):
     if wanted.get("made_by"):
         made = [found for found in _holder_lines.calls(methods=wanted["made_by"]) if not _holder_lines.is_library(found[0])]
         if made:  # of the variable that has the hooks, if it is called so; else in its file, if that is known
-            made.sort(key=lambda found: (found[1].receiver != wanted["made_on"], found[0] != wanted["file"]))
+            made.sort(key=lambda found: (found[1].function.endswith("__init__"), found[1].receiver != wanted.get("made_on"),
+                                         found[0] != wanted.get("file")))
             return made[0][0], made[0][1].line
     wanted = dict(wanted, container=row["_container"])
     extra = [wanted["file"]] if wanted.get("file") else []
@@ -341,6 +359,7 @@ def _call_into(row):
             found = [f for f in found if f[0] == home] or found
             found = [f for f in found if f[1].method not in setup and not f[1].method[0].isupper()]
             found = [f for f in found if f[1].method not in ("zero_grad", "step", "to", "train", "eval")] or found
+            found = [f for f in found if f[1].method in _holder_lines.GROW] or found
             if found:
                 return found[0][0], found[0][1].line
     return None, None
@@ -353,6 +372,7 @@ def _growing_methods(path, names):
         if store.name in names and store.is_attr and store.score >= 40:
             methods.add(store.function.rsplit(".", 1)[-1])
     methods.discard("__init__")
+    methods |= {method.lstrip("_") for method in methods}  # queue.Queue.put() calls self._put()
     if "forward" in methods or "__call__" in methods or "update" in methods:
         methods |= {"__call__", "forward", "update"}
     return methods

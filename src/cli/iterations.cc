@@ -22,8 +22,8 @@ std::string Number(double value) { return std::abs(value - std::round(value)) < 
 void Explain(const Iterations& iterations, verdict::Judgement& judgement) {
   const std::string often = Number(iterations.per_step);
   judgement.note += fmt::format("{}A step is one iteration of the loop at {}; the optimizer steps once in {} of them.",
-                                judgement.note.empty() ? "" : "; ", iterations.place, often);
-  judgement.note_zh += fmt::format("{}一步指 {} 处循环的一次迭代；优化器每 {} 次迭代更新一次。", judgement.note_zh.empty() ? "" : "；", iterations.place, often);
+                                judgement.note.empty() ? "" : " ", iterations.place, often);
+  judgement.note_zh += fmt::format("一步指 {} 处循环的一次迭代；优化器每 {} 次迭代更新一次。", iterations.place, often);
 }
 
 }  // namespace
@@ -69,6 +69,8 @@ void CountInIterations(const Iterations& iterations, report::SeriesView& series)
   for (report::SeriesView::Point& point : series.points) point.step = iterations.Of(point.step);
 }
 
-void CountInIterations(const Iterations& iterations, finding::HolderRow& holder) { holder.bytes_per_step /= iterations.per_step; }
+void CountInIterations(const Iterations& iterations, finding::HolderRow& holder) {
+  holder.bytes_per_step = std::round(holder.bytes_per_step / iterations.per_step);
+}
 
 }  // namespace lowtide::cli

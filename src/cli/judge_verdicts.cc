@@ -17,8 +17,8 @@ void DoubtSmallHeap(verdict::Judgement& heap) {
   heap.kind = verdict::Kind::kInsufficient;
   heap.alarm = false;
   heap.steps_needed = rate > 0 ? (kHeapProofBytes - grown) / rate : 1000;
-  heap.note = "so little also comes from caches that fill";
-  heap.note_zh = "如此少量的增长也可能来自正在填充的缓存";
+  heap.note = "So little also comes from caches that fill.";
+  heap.note_zh = "如此少量的增长也可能来自正在填充的缓存。";
 }
 
 // CPU tensors lie in the C heap. Where they are counted exactly and do not leak, the rest of the heap decides: sawtooths
@@ -53,8 +53,8 @@ void MergePython(std::vector<verdict::Judgement>& judgements) {
       heap->interval->first += python->interval->first;
       heap->interval->second += python->interval->second;
     }
-    heap->note = "Python's own small objects are counted at 40 B each";
-    heap->note_zh = "Python 自身的小对象按每个 40 B 计";
+    heap->note = "Python's own small objects are counted at 40 B each.";
+    heap->note_zh = "Python 自身的小对象按每个 40 B 计。";
   } else if (python->kind == Kind::kLeak) {
     *heap = *python;
   }
@@ -68,6 +68,7 @@ std::vector<verdict::Judgement> RankJudge::Judge(bool final) {
   auto add = [&](const std::string& name, const Pool& pool) {
     judgements.push_back(pool.engine->Judge(final));
     judgements.back().pool = name;
+    judgements.back().recorded = true;
     if (name == "heap" || name == "rest" || name == "python") DoubtSmallHeap(judgements.back());
   };
   for (const char* first : {"cpu", "heap"}) {

@@ -75,9 +75,22 @@ void DemoteNative(Document& document) {
   std::stable_partition(document.holders.begin(), document.holders.end(), [&](const HolderRow& holder) { return !native(holder); });
 }
 
+// Whether all of a holder's memory was judged, and none of it may grow without end: who holds what is no news there.
+// Resident memory moves by itself.
+bool IsSettled(const std::vector<VerdictRow>& verdicts, const HolderRow& holder) {
+  bool any = false;
+  for (const VerdictRow& row : verdicts) {
+    if (row.rank != holder.rank || row.pool == "host" || !SameMemory(row.pool, holder.pool)) continue;
+    if (row.verdict != "healthy" && row.verdict != "bounded" && row.verdict != "step_change") return false;
+    any = true;
+  }
+  return any;
+}
+
 }  // namespace
 
 void SiftHolders(const std::vector<CensusFacts>& censuses, Document& document) {
+  std::erase_if(document.holders, [&](const HolderRow& holder) { return IsSettled(document.verdicts, holder); });
   for (VerdictRow& leak : document.verdicts) {
     if (leak.verdict != "leak" || !leak.explained_by.empty() || Explains(leak, document.holders)) continue;
     std::erase_if(document.holders, [&](const HolderRow& holder) { return OfLeak(leak, holder); });

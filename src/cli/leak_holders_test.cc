@@ -101,8 +101,15 @@ TEST(SiftHolders, HealthyRowsKeepTheirPeace) {
   Document document = LeakOf(1000, {{"cpu", 1}});
   document.verdicts[0].verdict = "bounded";
   SiftHolders({}, document);
-  EXPECT_EQ(document.holders.size(), 1u);
+  EXPECT_TRUE(document.holders.empty()) << "who holds what does not leak is no news";
   EXPECT_EQ(document.verdicts[0].unnamed, "");
+}
+
+TEST(SiftHolders, HoldersOfWhatIsNotDecidedStay) {
+  Document document = LeakOf(1000, {{"cpu", 1}});
+  document.verdicts[0].verdict = "insufficient";
+  SiftHolders({}, document);
+  EXPECT_EQ(document.holders.size(), 1u);
 }
 
 }  // namespace

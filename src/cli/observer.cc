@@ -10,15 +10,15 @@
 #include "base/error.h"
 #include "base/terminal.h"
 #include "base/units.h"
-#include "cli/iterations.h"
 #include "report/phrases.h"
 
 namespace lowtide::cli {
 namespace {
 
 constexpr auto kScanEvery = std::chrono::milliseconds(200);
-constexpr uint64_t kJudgeEvery = 12;      // steps
-constexpr uint64_t kCensusSpan = 56;      // steps between the two censuses: events every 25 steps occur twice
+constexpr uint64_t kJudgeEvery = 12;      // iterations of the training loop
+constexpr uint64_t kCensusSpan = 56;      // between the two censuses: events every 25 iterations occur twice
+constexpr uint64_t kLeastSpan = 8;        // steps
 constexpr uint64_t kShortRun = 3000;      // steps during which a poll must not come late
 
 bool OfThisHost(const char* host) {
@@ -75,11 +75,17 @@ void Observer::Follow(Rank& rank) {
   if (rank.ring.Refresh() == 0) return;
   rank.judge.Update(rank.ring);
   steps_ = std::max(steps_, rank.judge.steps());
-  if (rank.judge.steps() < rank.judged_step + kJudgeEvery + rank.judged_step / 64) return;
+  rank.iterations = IterationsOf(rank.ring);
+  if (rank.judge.steps() < rank.judged_step + StepsOf(rank, kJudgeEvery) + rank.judged_step / 64) return;
   rank.judged_step = rank.judge.steps();
   auto judgements = rank.judge.Judge(false);
   if (options_.census) AskForCensus(rank, judgements);
   if (options_.alarms || options_.exit_at > 0) Alarm(rank, judgements);
+}
+
+// Steps in which the loop goes round `iterations` times; some in any case.
+uint64_t Observer::StepsOf(const Rank& rank, uint64_t iterations) {
+  return std::max(kLeastSpan, static_cast<uint64_t>(static_cast<double>(iterations) / rank.iterations.per_step));
 }
 
 // Two censuses: what appeared between the first and the second and stayed is what leaks.
@@ -89,27 +95,26 @@ void Observer::AskForCensus(Rank& rank, const std::vector<verdict::Judgement>& j
   if (rank.first_census) {
     // A run of known length takes the second as it ends, if it was not asked for before.
     const uint64_t left = options_.steps > rank.first_census ? (options_.steps - rank.first_census) * 3 / 4 : 0;
-    const uint64_t span = std::max({kCensusSpan, rank.first_census / 8, left});
+    const uint64_t span = std::max({StepsOf(rank, kCensusSpan), rank.first_census / 8, left});
     if (step >= rank.first_census + span && rank.ring.RequestCensus()) rank.second_census = step;
     return;
   }
   const bool due = options_.steps && step >= options_.steps / 3;
-  if ((rank.suspicion.Is(step, judgements) || due) && rank.ring.RequestCensus()) rank.first_census = step;
+  if ((rank.suspicion.Is(step, judgements, StepsOf(rank, Suspicion::kLasts)) || due) && rank.ring.RequestCensus()) rank.first_census = step;
 }
 
 void Observer::Alarm(Rank& rank, const std::vector<verdict::Judgement>& judgements) {
   report::Words words(options_.lang);
-  const Iterations iterations = IterationsOf(rank.ring);
   for (verdict::Judgement judgement : judgements) {
     bool certain = judgement.kind == verdict::Kind::kLeak && judgement.alarm && judgement.pool != "host";
     if (certain) EndEarly(exit_.Leak(Rings(), judgement));
     if (!certain || !options_.alarms || !rank.alarmed.insert(judgement.pool).second) continue;
-    CountInIterations(iterations, judgement);
+    CountInIterations(rank.iterations, judgement);
     std::string left = judgement.steps_to_oom
                            ? words.Say(report::Phrase::kAlarmLeft, FormatCount(static_cast<uint64_t>(std::max(0.0, *judgement.steps_to_oom))))
                            : "";
     PrintError("{} {}\n", terminal_.Red("lowtide:"),
-               words.Say(report::Phrase::kAlarm, iterations.Of(rank.judge.steps()), judgement.rank, words.Pool(judgement.pool),
+               words.Say(report::Phrase::kAlarm, rank.iterations.Of(rank.judge.steps()), judgement.rank, words.Pool(judgement.pool),
                          words.Rate(judgement.pool, judgement.bytes_per_step.value_or(0), true), left));
   }
 }

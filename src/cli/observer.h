@@ -11,6 +11,7 @@
 #include "base/terminal.h"
 #include "cli/driver_log.h"
 #include "cli/exit_watch.h"
+#include "cli/iterations.h"
 #include "cli/judge.h"
 #include "cli/ranks_live.h"
 #include "cli/suspicion.h"
@@ -50,9 +51,11 @@ class Observer {
     uint64_t judged_step = 0;
     uint64_t first_census = 0, second_census = 0;  // step of the request; 0: not asked
     Suspicion suspicion;
+    Iterations iterations;
     std::set<std::string> alarmed;                 // pools
   };
 
+  static uint64_t StepsOf(const Rank& rank, uint64_t iterations);
   void FindRings();
   void Follow(Rank& rank);
   void AskForCensus(Rank& rank, const std::vector<verdict::Judgement>& judgements);

@@ -50,8 +50,8 @@ void DoubtHost(Judgement& host) {
   host.kind = Kind::kInsufficient;
   host.alarm = false;
   if (host.steps_seen < kHostProofSteps) host.steps_needed = static_cast<double>(kHostProofSteps - host.steps_seen);
-  host.note = "neither tensors nor the C heap grow, and resident memory alone creeps in healthy programs too";
-  host.note_zh = "张量和 C 堆都没有增长，而常驻内存在健康的程序中也会缓慢上升";
+  host.note = "Neither tensors nor the C heap grow, and resident memory alone creeps in healthy programs too.";
+  host.note_zh = "张量和 C 堆都没有增长，而常驻内存在健康的程序中也会缓慢上升。";
 }
 
 Finding ToolFinding(const char* code, const std::string& file, std::string message, std::string message_zh,
@@ -223,6 +223,7 @@ std::vector<size_t> Reconcile(std::vector<Judgement>& judgements) {
     Judgement& judgement = judgements[i];
     cause[i] = i;
     if (judgement.pool == "host" && !inner) DoubtHost(judgement);
+    if (judgement.pool == "host" && inner) judgement.no_leak_above.reset();  // a leak that goes into free pages as yet
     if (judgement.kind != Kind::kLeak) continue;
     const Judgement* by = judgement.pool == "fds" ? shm
                           : judgement.pool == "cpu" || judgement.pool == "heap" || judgement.pool == "host" ? inner

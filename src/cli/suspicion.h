@@ -15,7 +15,7 @@ class Suspicion {
   static constexpr double kLeastGrown = 256 << 10;  // bytes
 
   // `judgements` as of `step`; called again and again as the run goes on.
-  bool Is(uint64_t step, const std::vector<verdict::Judgement>& judgements) {
+  bool Is(uint64_t step, const std::vector<verdict::Judgement>& judgements, uint64_t lasts = kLasts) {
     bool dated = false, any = false;
     for (const verdict::Judgement& judgement : judgements) {
       if (!Counts(judgement)) continue;
@@ -23,7 +23,7 @@ class Suspicion {
       dated |= HasDates(judgement);
     }
     since_ = !any ? 0 : since_ ? since_ : step;
-    return dated || (any && step >= since_ + kLasts);
+    return dated || (any && step >= since_ + lasts);
   }
 
  private:

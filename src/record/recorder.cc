@@ -18,7 +18,7 @@
 namespace lowtide::record {
 namespace {
 
-constexpr Budget kPythonBudget(300, 10'000'000), kWorkerBudget(300, 5'000'000), kDeviceBudget(500, 10'000'000);
+constexpr Budget kPythonBudget(300, 10'000'000), kWorkerBudget(500, 20'000'000), kDeviceBudget(500, 10'000'000);
 // The interpreter counts its blocks by going through all of them: where that is slow, not at every step even at first.
 constexpr int64_t kSlowCountNs = 50'000;
 constexpr uint64_t kSlowCountEvery = 8;

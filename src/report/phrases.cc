@@ -87,6 +87,7 @@ std::string Words::ExitCode(int code) const {
 }
 
 std::string Words::Objects(uint64_t count) const {
+  if (count == 0) return "";  // what grows is no object of its own: one that is made anew, a graph
   return Say(count == 1 ? Phrase::kOneObject : Phrase::kObjects, FormatCount(count));
 }
 

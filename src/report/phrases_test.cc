@@ -66,8 +66,9 @@ TEST(PhrasesTest, UnitsAreTranslated) {
   EXPECT_EQ(Words("zh").Ended("still running"), "仍在运行");
   EXPECT_EQ(Words("zh").Ended("exit 0"), "退出码 0");
   EXPECT_EQ(Words("en").Ended("exit 0"), "exit 0");
-  EXPECT_EQ(Words("en").Objects(1), "1 object");
-  EXPECT_EQ(Words("en").Objects(1200), "1,200 objects");
+  EXPECT_EQ(Words("en").Objects(1), " in 1 object");
+  EXPECT_EQ(Words("en").Objects(1200), " in 1,200 objects");
+  EXPECT_EQ(Words("en").Objects(0), "") << "nothing new: one object that grew";
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ inline constexpr double kWarmSteps = 200;    // skipped by the pyramid
 inline constexpr size_t kRaw = 256;          // samples kept as they are until the period is known
 inline constexpr size_t kEvaluateEvery = 8;  // blocks of a level
 inline constexpr uint64_t kFirstLook = 64;   // samples
+inline constexpr int kLevelAfter = 3;        // readings after a change of level before the new one is called level
 // Bayes factors (as BIC differences) of growth that slows down against growth that goes on, over the whole
 // run: up to the first a leak is a leak, beyond the second the suspicion is withdrawn.
 inline constexpr double kSlowLead = -2, kWithdrawLead = 4;
@@ -95,7 +96,7 @@ class Engine::Impl {
   void FillFigures(Judgement& j) const;
   void Classify(Judgement& j, const Growth& growth, bool final) const;
   void ApplyLedger(Judgement& j) const;
-  bool ApplyEvenRises(Judgement& j) const;
+  bool ApplyEvenRises(Judgement& j, bool none_lives_on) const;
   void FillLeak(Judgement& j) const;
 
   EngineOptions options_;

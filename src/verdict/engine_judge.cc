@@ -53,6 +53,11 @@ void Engine::Impl::Classify(Judgement& j, const Growth& g, bool final) const {
     j.steps_needed = std::max(1.0, 1.5 * (g.since - g.window_start) - (last_step_ - g.window_start));
     return;
   }
+  if (g.leak && j.grown >= min_growth_ / 2) {  // certain, and soon enough to matter
+    j.kind = Kind::kInsufficient, j.state = State::kSuspect, j.confidence = 0.5;
+    j.steps_needed = std::max(1.0, (min_growth_ - j.grown) / std::max(g.rate.value, 1e-9));
+    return;
+  }
   if (g.leak) {  // certain, but too little to matter
     j.kind = Kind::kHealthy, j.state = State::kSteady, j.watch = false, j.confidence = 0.9;
     return;
@@ -73,8 +78,12 @@ void Engine::Impl::Classify(Judgement& j, const Growth& g, bool final) const {
     j.kind = Kind::kBounded, j.state = State::kBounded;
   } else if (shape.bounded.bic <= shape.growing.bic && shape.bounded.shape == Shape::kShifts &&
              std::abs(shape.bounded.height) > 3 * slope.sigma) {
-    j.kind = Kind::kStepChange, j.state = State::kStep;
-    j.step_change_at = shape.bounded.at, j.step_change_bytes = shape.bounded.height;
+    if (std::count_if(x.begin(), x.end(), [&](double at) { return at > shape.bounded.at; }) < kLevelAfter) {
+      j.kind = Kind::kInsufficient, j.state = State::kTooShort, j.confidence = 0.5, j.steps_needed = 64;
+    } else {
+      j.kind = Kind::kStepChange, j.state = State::kStep;
+      j.step_change_at = shape.bounded.at, j.step_change_bytes = shape.bounded.height;
+    }
   } else {
     j.kind = Kind::kHealthy, j.state = State::kSteady;
   }
@@ -102,7 +111,7 @@ void Engine::Impl::ApplyLedger(Judgement& j) const {
   }
   auto l = ledger_.Decide(first_step_, upper);
   bool lives_on = l.kind == LedgerVerdict::kLeak || l.survivors > 0.2 * even_.grown();
-  if (!lives_on && ApplyEvenRises(j)) return;
+  if (!lives_on && ApplyEvenRises(j, l.kind != LedgerVerdict::kUndecided)) return;
   if (l.kind == LedgerVerdict::kUndecided) return;
   j.from_ledger = true;
   if (l.kind == LedgerVerdict::kLeak && l.survivors >= min_growth_) {
@@ -123,13 +132,18 @@ void Engine::Impl::ApplyLedger(Judgement& j) const {
   j.steps_needed.reset(), j.bytes_per_step.reset(), j.interval.reset(), j.onset_step.reset();
 }
 
-bool Engine::Impl::ApplyEvenRises(Judgement& j) const {
+bool Engine::Impl::ApplyEvenRises(Judgement& j, bool none_lives_on) const {
   double rate = even_.Rate();
   if (rate <= 0 || even_.grown() < min_growth_ || !has_peak_) return false;
   j.kind = Kind::kLeak, j.state = State::kLeak, j.watch = true, j.confidence = 0.95;
   j.bytes_per_step = rate, j.interval = {0.99 * rate, 1.01 * rate}, j.onset_step = even_.from_step();
   j.grown = std::max(j.grown, even_.grown());
   j.from_ledger = false;
+  if (!none_lives_on) {
+    j.note = "It rises by the same amount each time.";
+    j.note_zh = "每次增加的量都相同。";
+    return true;
+  }
   j.note =
       "It rises by the same amount each time while no block lives on: a tensor is made anew from itself and new "
       "rows (torch.cat) and never cut.";

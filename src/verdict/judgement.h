@@ -68,7 +68,8 @@ struct Judgement {
   uint64_t restarts = 0;
   std::vector<int> only_ranks;  // leak on these ranks and not on the others
   int ranks = 1;
-  std::string note, note_zh;  // one more clause of the reason
+  bool recorded = false;        // of a process that lowtide recorded, not of figures that were read
+  std::string note, note_zh;    // one more sentence of the reason
 };
 
 // One sentence with numbers: why this verdict.

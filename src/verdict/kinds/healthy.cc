@@ -12,6 +12,9 @@ Words HealthyWords(const Judgement& j) {
     out.reason = {
         fmt::format("{} rises, but below a level that this run has already held ({}).", pool.en, span.en),
         fmt::format("{} 在上升, 但低于本次运行曾达到的水平 ({})。", pool.zh, span.zh)};
+  else if (j.bytes_per_step)  // certain, but it came to nothing
+    out.reason = {fmt::format("{} rises by {}, in all too little to matter ({}).", pool.en, AmountPerStep(j, *j.bytes_per_step), span.en),
+                  fmt::format("{} 每步上升 {}, 总量微不足道 ({})。", pool.zh, Amount(j, *j.bytes_per_step), span.zh)};
   else
     out.reason = {fmt::format("{} shows no growth that chance cannot explain ({}).", pool.en, span.en),
                   fmt::format("{} 没有超出偶然的增长 ({})。", pool.zh, span.zh)};

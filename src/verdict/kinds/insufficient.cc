@@ -18,8 +18,9 @@ Words InsufficientWords(const Judgement& j) {
   out.reason = {fmt::format("{} {} ({}).", pool.en, how.en, span.en),
                 fmt::format("{} {} ({})。", pool.zh, how.zh, span.zh)};
   if (j.steps_needed) {
-    auto steps = FormatCount(static_cast<uint64_t>(std::max(1.0, *j.steps_needed)));
-    out.reason.en += fmt::format(" About {} more steps decide it.", steps);
+    auto count = static_cast<uint64_t>(std::max(1.0, *j.steps_needed));
+    auto steps = FormatCount(count);
+    out.reason.en += fmt::format(" About {} more step{} it.", steps, count == 1 ? " decides" : "s decide");
     out.reason.zh += fmt::format(" 再有约 {} 步即可判定。", steps);
   }
   if (j.state == State::kSuspect) out.code = "LT209";

@@ -112,8 +112,9 @@ Text LeakHelp(const Judgement& j) {
     out.zh =
         fmt::format("只有 rank {} 泄漏: 检查 `if rank == ...` 下的代码以及该 rank 的数据。", ranks) + out.zh;
   }
-  out.en += " `lowtide run` names the holder and the line; `lowtide lint` checks the source.";
-  out.zh += " `lowtide run` 会指出持有者和代码行; `lowtide lint` 检查源码。";
+  if (!j.recorded) out.en += " `lowtide run` names the holder and the line.", out.zh += " `lowtide run` 会指出持有者和代码行。";
+  out.en += " `lowtide lint` checks the source.";
+  out.zh += " `lowtide lint` 检查源码。";
   return out;
 }
 
