@@ -5,6 +5,8 @@ import sys
 _HOOKS = re.compile(r"_hooks\b")
 _OF_OPTIMIZER = re.compile(r"\.param_groups\b|\.state(?:\[[^\]]*\])?(?:\['\w+'\])?$")  # not lists of the author's in it
 
+_WHOLES = {"list", "tuple", "dict", "set", "str", "bytes", "ndarray", "Tensor", "Parameter", "StorageImpl"}
+
 
 def advise(row):
     row["code"], row["help"], row["help_zh"] = _kind(row)
@@ -83,7 +85,7 @@ def _added(path, root, name, row):
     if "<cache>" in path:
         return ("LT402", "functools.lru_cache(maxsize=None) never forgets: give it a maxsize",
                 "functools.lru_cache(maxsize=None) 从不遗忘：请设置 maxsize")
-    whole = row["_sample"].rpartition(".")[2] in ("list", "tuple", "dict", "set", "str", "bytes", "ndarray", "Tensor", "Parameter", "StorageImpl")
+    whole = row["_sample"].rpartition(".")[2] in _WHOLES
     if "..." in path or (not row["objects"] and not whole):
         return ("LT402", f"each of them keeps the one before it alive: cut the chain in `{name}` (set the link to None) where "
                          "the older ones are no longer needed",
@@ -93,7 +95,7 @@ def _added(path, root, name, row):
                          f"what is needed, `{name}[-k:]`, or empty it when it has been used",
                 f"`{name}` 每次都由自身与新内容拼接而成、越来越大（torch.cat、np.concatenate、+=）：只保留需要的部分 `{name}[-k:]`，"
                 "或用完后清空")
-    if root.startswith(("closure variable", "default argument")):
+    if root.startswith(("closure variable", "default argument")) and not (row["_wanted"] or {}).get("is_attr"):
         return ("LT402", f"`{name}` lives as long as its function and is never emptied: bound it, or empty it",
                 f"`{name}` 与其函数同寿且从不清空：请限制其大小或清空它")
     tensors = row["pool"] != "heap"

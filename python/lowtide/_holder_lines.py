@@ -322,7 +322,8 @@ def best(wanted, extra_files=(), only=None):
     ranked.sort()
     if not ranked and (wanted.get("alias") or not wanted["is_attr"]):
         return None, None, False
-    if (not ranked or -ranked[0][0] <= 20) and not wanted.get("alias"):  # no more than the line that makes it: it goes by other names
+    # No more than the line that makes it: it goes by other names.
+    if (not ranked or -ranked[0][0] <= 20) and not wanted.get("alias"):
         local = wanted.get("first_line") and wanted.get("file")  # nothing in another file knows a variable of a function
         near = [wanted["file"]] if local else files
         for name, is_attr in _aliases(wanted["name"], near):
