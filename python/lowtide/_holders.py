@@ -293,6 +293,7 @@ def _locate(row):
             entries = _holder_lines.entry_calls(path, line)
             if not entries and os.path.basename(os.path.dirname(path)) == "logging":
                 entries = _holder_lines.calls(methods=_LOGGING)
+                entries.sort(key=lambda entry: entry[0] != row["_steps"][0].get("file"))
             own_path, own_line = (entries[0][0], entries[0][1].line) if entries else (None, None)
         if own_path:
             row["library_file"], row["library_line"] = path, line
@@ -347,7 +348,7 @@ def _call_into(row):
             continue
         receiver = names[i - 1]["text"]
         # Nothing in another file knows a variable of a function.
-        home = names[i - 1].get("file") if names[i - 1]["op"] in ("local", "closure") else None
+        home = (names[i - 1] if names[i - 1]["op"] in ("local", "closure") else row["_steps"][0]).get("file")
         growing = _growing_methods(owner_file, {n["text"] for n in names[i:]})
         # What grows lies deeper than this attribute: what puts things into the attribute itself is not meant.
         setup = _growing_methods(owner_file, {names[i]["text"]}) if i + 1 < len(names) else set()

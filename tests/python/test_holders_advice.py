@@ -95,18 +95,14 @@ def queue_that_nobody_reads():
     return lambda: logger.log(tensor()), ["inbox.queue[*]"], "LT402", ["empty it"]
 
 
-HANDLER = logging.handlers.MemoryHandler(10**6, flushLevel=logging.CRITICAL)
-LOG = logging.getLogger("lowtide-advice")
-
-
 @kind
-def logging_handler_kept_by_the_module():
-    LOG.propagate = False
-    LOG.setLevel(logging.INFO)
-    LOG.addHandler(HANDLER)
+def logging_handler_in_a_variable():
+    handler = logging.handlers.MemoryHandler(10**6, flushLevel=logging.CRITICAL)
+    journal = logging.Logger("journal", logging.INFO)
+    journal.addHandler(handler)
 
     def step():
-        LOG.info("loss %s", tensor())  # here
+        journal.info("loss %s", tensor())  # here
 
     return step, ["buffer[*]"], "LT402", []
 
