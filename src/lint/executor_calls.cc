@@ -13,6 +13,12 @@ bool HasNoParameters(std::string_view cls) {
          cls == "ReLU" || cls == "GELU" || cls == "SiLU" || cls == "ELU" || cls == "LeakyReLU";
 }
 
+// evaluate_model, train_net: what is done with a model, not one.
+bool IsDoneWithModels(std::string_view name) {
+  return name.starts_with("eval") || name.starts_with("valid") || name.starts_with("run_") || name.starts_with("test_") || name.starts_with("train_") ||
+         name.starts_with("predict_") || name.starts_with("infer") || name.starts_with("fit_") || name.starts_with("score_");
+}
+
 }  // namespace
 
 Value Executor::EvalCall(NodeId id) {
@@ -75,7 +81,9 @@ Value Executor::EvalCall(NodeId id) {
   Atom path = m_.Path(callee);
   bool frozen = (path && path_slots_.count(path) && frozen_[path_slots_[path]]) || (path < 0x80000000u && frozen_[path]) ||
                 (Hints(name) & kHintFrozen);
-  bool is_model = (function.flags & kModel && !(function.flags & kLossFn)) || (self_call && m_.IsNnModule(m_.ClassOf(id))) ||
+  // from .utils import evaluate_model: a function that is given one.
+  bool imported = !receiver && in_file < 0 && m_.imports().count(name) && IsDoneWithModels(text);
+  bool is_model = (function.flags & kModel && !imported && !(function.flags & kLossFn)) || (self_call && m_.IsNnModule(m_.ClassOf(id))) ||
                   (name == kA_forward && receiver && (object.flags & kModel || m_.LastName(receiver) == kA_self));
   if (receiver && (Hints(name) & kHintModel) && Hints(name) != (kHintModel | kHintLoss) && in_file < 0) is_model = true;
   if (receiver && In(name, {kA_training_step, kA_compute_loss})) is_model |= in_file < 0 && object.flags & kModel;

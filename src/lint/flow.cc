@@ -45,6 +45,7 @@ uint8_t HintsOf(std::string_view name) {
 }
 
 bool IsBuilderName(std::string_view name) {
+  if (name == "classifier") return false;
   return HasHint(name, {"create", "build", "get_", "make", "init", "load", "setup", "import", "restore", "prepare", "wrap", "convert", "define",
                         "select", "instantiate", "_cls", "class", "register", "from_", "save", "set_", "add_", "parse", "update", "reset",
                         "freeze", "check", "compile", "export", "delete", "list", "print", "log", "count", "copy", "change", "reparam",

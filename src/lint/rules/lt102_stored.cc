@@ -21,7 +21,7 @@ class Rule102 {
       if (!left || !right || m_.KindOf(left) != Kind::kSubscript) continue;
       if (m_.Path(left)) {
         JudgeCollector(id, left, right);  // a constant key: replaced each time, unless the object collects
-      } else {
+      } else if (!IsArray(m_.Child(left, Field::k_value))) {
         Judge(id, m_.Child(left, Field::k_value), right);
       }
     }
@@ -32,6 +32,18 @@ class Rule102 {
   }
 
  private:
+  // Made by NumPy: what is stored in it is copied as numbers.
+  bool IsArray(NodeId container) const {
+    const Atom path = m_.Path(container);
+    for (NodeId id : m_.Nodes(Kind::kAssignment)) {
+      NodeId left = m_.Child(id, Field::k_left), right = m_.Child(id, Field::k_right);
+      if (!path || !left || !right || m_.Path(left) != path || m_.KindOf(right) != Kind::kCall) continue;
+      auto root = m_.imports().find(m_.RootName(m_.Callee(right)));
+      if (root != m_.imports().end() && (root->second == "numpy" || root->second.starts_with("numpy."))) return true;
+    }
+    return false;
+  }
+
   NodeId Container(NodeId id) const {
     while (id && m_.KindOf(id) == Kind::kSubscript && !m_.Path(id)) id = m_.Child(id, Field::k_value);
     return id;

@@ -55,7 +55,7 @@ bool LossDivided(const Module& m, const Flow& flow, NodeId outer, NodeId target,
   if (Divides(m, target) || AccumulationName(m.Text(target))) return true;
   for (NodeId at = target; at < m[target].last; ++at) {
     Atom path = m.KindOf(at) == Kind::kIdentifier || m.KindOf(at) == Kind::kAttribute || m.KindOf(at) == Kind::kSubscript ? m.Path(at) : static_cast<Atom>(kNoAtom);
-    if (!path || path == kA_self || flow.Of(at).flags & (kModel | kData | kLossFn)) continue;
+    if (!path || path == kA_self || (at != target && flow.Of(at).flags & (kModel | kData | kLossFn))) continue;
     for (NodeId id : m.Nodes(Kind::kAugmentedAssignment)) {
       NodeId left = m.Child(id, Field::k_left), right = m.Child(id, Field::k_right);
       if (!m.Inside(id, outer) || !left || !right || m.Path(left) != path) continue;

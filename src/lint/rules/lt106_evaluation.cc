@@ -16,6 +16,8 @@ class Rule106 {
   }
 
  private:
+  enum class Where { kFunction, kSharedLoop, kAfterTraining };
+
   bool UsesTorch() const {
     for (const auto& [name, target] : m_.imports()) {
       if (target.compare(0, 5, "torch") == 0) return true;
@@ -53,7 +55,7 @@ class Rule106 {
     NodeId callee = m_.Callee(call);
     if (m_.IsTorch(callee) || IsBuilderName(m_.Name(name))) return false;
     NodeId list = m_.Child(call, Field::k_arguments);
-    if (!list || !m_.First(list)) return false;  // nothing is evaluated: a constructor, a getter
+    if (!list || !m_.First(list)) return PutInEvaluation(callee);  // else nothing is evaluated: a constructor, a getter
     if (flow_.Of(callee).flags & kModel) return HasParameters(name == kA_forward ? m_.Receiver(call) : callee);
     if (name == kA_self || name == kA_forward) return true;
     int in_file = flow_.ResolveCall(call);
@@ -61,6 +63,15 @@ class Rule106 {
     const FunctionFlow& flow = flow_.Function(in_file);
     for (const Value& value : flow.returns) {
       if (value.flags & kGrad && !value.params) return true;
+    }
+    return false;
+  }
+
+  // model.eval() stands somewhere before: `model()` is a forward of a model that holds its data.
+  bool PutInEvaluation(NodeId callee) const {
+    if (!(flow_.Of(callee).flags & kModel)) return false;
+    for (NodeId call : m_.Calls(kA_eval)) {
+      if (call < callee && m_.FunctionOf(call) == m_.FunctionOf(callee) && m_.Receiver(call) && m_.Path(m_.Receiver(call)) == m_.Path(callee)) return true;
     }
     return false;
   }
@@ -154,16 +165,20 @@ class Rule106 {
     int cls = m_.ClassOf(info.body);
     NodeId eval_call = EvalCall(info.body);
     bool by_name = LooksLikeEvaluation(name);
-    if (name.starts_with("test_") || IsTestFile(m_.path())) return;
+    if (IsTestFile(m_.path()) || IsUnitTest(info, eval_call)) return;
     if (!eval_call && !by_name) return;
     if (IsFrameworkHook(m_, f)) return;
+    bool trains = CallsBackward(m_, flow_, info.body) || CallsStep(m_, flow_, info.body);
+    if (trains && eval_call) {
+      if (NodeId validation = ValidationForward(info.body, f)) return Report(f, validation, Where::kAfterTraining);
+    }
     NodeId forward = FirstForward(info.body, f);
     if (!forward || WantsGradients(info.body)) return;
     // Again with gradients, because it failed without; or called by an engine.
     if (InExcept(m_, forward) || OnlyHandedOver(info.name)) return;
     if (ForwardsUnderSwitch(info.body)) return;
     if (CalledByForwardOnly(info) || DifferentiatedByCaller(f)) return;
-    bool trains = CallsBackward(m_, flow_, info.body) || CallsStep(m_, flow_, info.body);
+    if (name.starts_with("test_") && !m_.EnclosingLoop(forward)) return;
     if (trains) {
       if (!eval_call || !SharedLoop(eval_call, info.body, forward)) return;
     } else if (eval_call && !by_name) {
@@ -178,7 +193,43 @@ class Rule106 {
       if (!loop || m_.KindOf(loop) != Kind::kFor) return;
       if (cls >= 0 && m_.IsNnModule(cls)) return;
     }
-    Report(f, forward, trains);
+    Report(f, forward, trains ? Where::kSharedLoop : Where::kFunction);
+  }
+
+  // A test of a test framework, not a pass over test data.
+  bool IsUnitTest(const FunctionInfo& info, NodeId eval_call) const {
+    if (!m_.Name(info.name).starts_with("test_")) return false;
+    if (!eval_call) return true;
+    for (NodeId id = info.body; id < m_[info.body].last; ++id) {
+      if (m_.KindOf(id) == Kind::kAssert) return true;
+      if (m_.KindOf(id) == Kind::kCall && m_.CalleeName(id) && m_.Name(m_.CalleeName(id)).starts_with("assert")) return true;
+    }
+    return false;
+  }
+
+  // `model.eval()` and then a loop over other data, in a function that trains as well: the forward in that loop.
+  NodeId ValidationForward(NodeId body, int f) const {
+    for (NodeId call : m_.Calls(kA_eval)) {
+      if (!m_.Inside(call, body) || m_.FunctionOf(call) != f || !m_.Receiver(call) || m_.Argument(call, 0)) continue;
+      Atom model = m_.Path(m_.Receiver(call));
+      NodeId block = m_[m_.Statement(call)].parent;
+      for (NodeId loop : m_.Nodes(Kind::kFor)) {
+        if (!model || loop < call || m_[loop].parent != block || TrainsBetween(call, loop, f)) continue;
+        if (CallsBackward(m_, flow_, loop) || CallsStep(m_, flow_, loop) || WantsGradients(loop) || ForwardsUnderSwitch(loop)) continue;
+        NodeId forward = FirstForward(loop, f);
+        if (!forward || InExcept(m_, forward)) continue;
+        NodeId object = m_.CalleeName(forward) == kA_forward ? m_.Receiver(forward) : m_.Callee(forward);
+        if (m_.Path(object) == model) return forward;
+      }
+    }
+    return 0;
+  }
+
+  bool TrainsBetween(NodeId from, NodeId to, int f) const {
+    for (NodeId call : m_.Calls(kA_train)) {
+      if (call > from && call < to && m_.FunctionOf(call) == f) return true;
+    }
+    return false;
   }
 
   // Called only within lambdas: whoever is given those decides, an engine's evaluator mostly.
@@ -231,18 +282,30 @@ class Rule106 {
     return true;
   }
 
-  void Report(int f, NodeId forward, bool shared) {
+  void Report(int f, NodeId forward, Where where) {
     const FunctionInfo& info = m_.functions()[f];
-    std::string name(m_.Name(info.name));
-    std::string message = shared ? "the same loop trains and evaluates, and " + Quoted(m_, forward) + " builds a graph in both"
-                                 : "`" + name + "` evaluates with autograd on: " + Quoted(m_, forward) + " records a graph that nobody differentiates";
-    std::string chinese = shared ? "同一个循环既训练又评估，" + Quoted(m_, forward) + " 在两种情况下都会建立计算图"
-                                 : "`" + name + "` 在评估时没有关闭自动求导：" + Quoted(m_, forward) + " 记录了无人求导的计算图";
-    Pending& pending = report_.Add(forward, Severity::kWarning, {std::move(message), std::move(chinese)},
-                               {shared ? "run it under torch.set_grad_enabled(training)"
-                                       : "put @torch.no_grad() on `" + name + "` (eval() changes dropout and batch norm, not autograd)",
-                                shared ? "在 torch.set_grad_enabled(training) 下运行"
-                                       : "给 `" + name + "` 加上 @torch.no_grad()（eval() 只影响 dropout 和批归一化，不影响自动求导）"});
+    const bool shared = where == Where::kSharedLoop;
+    std::string name(m_.Name(info.name)), what = Quoted(m_, forward);
+    Said message("", ""), help("", "");
+    switch (where) {
+      case Where::kSharedLoop:
+        message = {"the same loop trains and evaluates, and " + what + " builds a graph in both",
+                   "同一个循环既训练又评估，" + what + " 在两种情况下都会建立计算图"};
+        help = {"run it under torch.set_grad_enabled(training)", "在 torch.set_grad_enabled(training) 下运行"};
+        break;
+      case Where::kAfterTraining:
+        message = {"the loop after eval() evaluates with autograd on: " + what + " records a graph that nobody differentiates",
+                   "eval() 之后的循环在评估时没有关闭自动求导：" + what + " 记录了无人求导的计算图"};
+        help = {"put the loop under `with torch.no_grad():` (eval() changes dropout and batch norm, not autograd)",
+                "将该循环放在 `with torch.no_grad():` 之下（eval() 只影响 dropout 和批归一化，不影响自动求导）"};
+        break;
+      case Where::kFunction:
+        message = {"`" + name + "` evaluates with autograd on: " + what + " records a graph that nobody differentiates",
+                   "`" + name + "` 在评估时没有关闭自动求导：" + what + " 记录了无人求导的计算图"};
+        help = {"put @torch.no_grad() on `" + name + "` (eval() changes dropout and batch norm, not autograd)",
+                "给 `" + name + "` 加上 @torch.no_grad()（eval() 只影响 dropout 和批归一化，不影响自动求导）"};
+    }
+    Pending& pending = report_.Add(forward, Severity::kWarning, std::move(message), std::move(help));
     pending.Needs({Ask::kCallerHasGrad, shared, 255, 0, HashName(name), 0});
     pending.Needs({Ask::kNoProjectCall, false, 255, 0, HashName(kModuleDifferentiates), 0});
     for (NodeId decorator : info.decorators) {
@@ -252,7 +315,7 @@ class Rule106 {
     const Value& value = flow_.Of(forward);
     if (value.dep) NeedAttached(scope_, value, pending);
     auto torch = m_.imports().find(kA_torch);
-    if (!shared && torch != m_.imports().end()) {
+    if (where == Where::kFunction && torch != m_.imports().end()) {
       NodeId outer = m_.KindOf(m_[info.node].parent) == Kind::kDecorated ? m_[info.node].parent : info.node;
       NodeId at = info.decorators.empty() ? outer : info.node;
       pending.diagnostic.fix = InsertLineBefore(m_, at, "@torch.no_grad()", true, {"decorate with @torch.no_grad()", "加上 @torch.no_grad() 装饰器"});

@@ -154,10 +154,11 @@ class Rule109 {
   // Registered where the program passes again and again: beside the model's forward, handle thrown away.
   void CheckRepeated(NodeId call) {
     NodeId up = m_[call].parent;
-    if (m_.KindOf(up) != Kind::kExpressionStatement) return;  // the handle is used
     int function = m_.FunctionOf(call);
     if (function == 0 || IsTestFile(m_.path())) return;
     const FunctionInfo& info = m_.functions()[function];
+    if (info.name == kA_forward && m_.IsNnModule(info.owner)) return CheckInForward(call, info);
+    if (m_.KindOf(up) != Kind::kExpressionStatement) return;  // the handle is used
     if (info.name == kA___init__ || info.name == kA_main || info.owner >= 0) {
       if (!TrainingLoop(m_, flow_, call)) return;
     }
@@ -182,6 +183,19 @@ class Rule109 {
                               : "`" + std::string(m_.Name(info.name)) + "` 每次调用都注册钩子并丢弃句柄：钩子越积越多"},
                 {"keep the handle and call handle.remove() when done",
                "保留句柄，用完后调用 handle.remove()"});
+  }
+
+  // forward() runs in every step: a hook that it puts on a part of the module, each time anew.
+  void CheckInForward(NodeId call, const FunctionInfo& info) {
+    NodeId up = m_[call].parent;
+    const bool kept = m_.KindOf(up) == Kind::kAssignment && m_.KindOf(m_.Child(up, Field::k_left)) == Kind::kIdentifier;  // in a local
+    if ((m_.KindOf(up) != Kind::kExpressionStatement && !kept) || HandleRemoved()) return;
+    if (m_.RootName(m_.Receiver(call)) != kA_self || GuardAround(m_, call, info.body)) return;
+    report_.Add(call, Severity::kWarning,
+                {"`forward` registers a hook on every call and never removes it: each forward runs one more of them",
+                 "`forward` 每次调用都注册钩子且从不移除：每次前向都会多运行一个"},
+                {"register it once, in __init__, or keep the handle and call handle.remove() at the end of forward",
+                 "在 __init__ 中只注册一次，或保留句柄并在 forward 结束时调用 handle.remove()"});
   }
 
   NodeId LoopSource(NodeId loop) const {

@@ -25,7 +25,7 @@ class Rule118 {
   bool MovedThereBefore(NodeId later, NodeId wrap) const {
     if (m_.CalleeName(later) != kA_to && m_.CalleeName(later) != kA_cuda) return false;
     for (NodeId before : m_.Calls({kA_to, kA_cuda})) {
-      if (before < wrap && m_.FunctionOf(before) == m_.FunctionOf(wrap) && m_.CalleeName(before) == m_.CalleeName(later) &&
+      if (before != later && before < wrap && m_.FunctionOf(before) == m_.FunctionOf(wrap) && m_.CalleeName(before) == m_.CalleeName(later) &&
           m_.Text(m_.Child(before, Field::k_arguments)) == m_.Text(m_.Child(later, Field::k_arguments))) {
         return true;
       }
@@ -33,12 +33,26 @@ class Rule118 {
     return false;
   }
 
+  // DDP(model).to(device): a move of what was just wrapped.
+  NodeId MovedAtOnce(NodeId call) const {
+    NodeId attribute = m_[call].parent, moved = m_[attribute].parent;
+    const bool chained = m_.KindOf(attribute) == Kind::kAttribute && m_.KindOf(moved) == Kind::kCall && m_.Receiver(moved) == call;
+    if (!chained || (m_.CalleeName(moved) != kA_to && m_.CalleeName(moved) != kA_cuda)) return 0;
+    for (NodeId inner : m_.Calls({kA_to, kA_cuda})) {  // DDP(model.to(device)).to(device) moves nothing
+      if (inner != moved && m_.Inside(inner, call)) return 0;
+    }
+    return MovedThereBefore(moved, call) ? 0 : moved;
+  }
+
   void Judge(NodeId call) {
+    if (MovedAtOnce(call)) {
+      return Report(call, {"the model is moved by what follows the wrap: DDP has bound its buckets to the old device",
+                           "模型在包装之后才被移动：DDP 的桶已绑定到旧设备"}, {"move the model to its device, then wrap", "先把模型移到设备上，再包装"});
+    }
     NodeId assignment = m_.Ancestor(call, {Kind::kAssignment});
     Atom wrapped = assignment ? m_.Path(m_.Child(assignment, Field::k_left)) : static_cast<Atom>(kNoAtom);
     int function = m_.FunctionOf(call);
     NodeId body = function > 0 ? m_.functions()[function].body : 0;
-    NodeId block = assignment ? m_[m_.Statement(assignment)].parent : 0;
     for (NodeId later : m_.Calls({kA_to, kA_cuda, kA_set_device, kA_convert_sync_batchnorm})) {
       if (MovedThereBefore(later, call)) continue;
       if (later < m_[call].last || !m_.Inside(later, body) || m_.FunctionOf(later) != function) continue;
@@ -77,7 +91,6 @@ class Rule118 {
                "子模块在包装之后（第 " + Line(id) + " 行）被替换：DDP 不会归约新参数的梯度"}, {"change the model first, then wrap",
                "先修改模型，再包装"});
     }
-    (void)block;
     CheckDeviceNeverSet(call);
   }
 
