@@ -157,6 +157,7 @@ class Census:
     def _tell(self, mark, step, heap_growth, native, gone=0):
         steps = self._steps(step)
         self.rows = _holders.rows(self.raw, steps, _rank())
+        _census_native.name_callbacks(self.rows, self.native, native)
         named = gone + sum(row["growth_bytes"] for row in self.rows)
         if not self.scoped:
             self.rows += _census_native.rows(self.native, native, heap_growth, named, steps, _rank())

@@ -4,6 +4,7 @@ Each counter is read at both marks. The bytes are what the C heap grew by less w
 says whose they are.
 """
 
+import atexit
 import sys
 
 from lowtide import _holder_lines
@@ -13,7 +14,7 @@ _JIT_CALLS = {"trace", "script", "trace_module", "freeze"}
 
 def counters():
     """{name: count} of native registries that only ever grow; cheap to read, and absent where not imported."""
-    found = {}
+    found = {"atexit": atexit._ncallbacks()} if hasattr(atexit, "_ncallbacks") else {}
     state = sys.modules.get("torch.jit._state")
     try:
         if state is not None:
@@ -31,6 +32,8 @@ def rows(before, after, heap_growth, named_bytes, steps, rank):
     left = max(0, heap_growth - named_bytes)
     found = []
     for name, count in after.items():
+        if name == "atexit":
+            continue  # its functions are objects: see name_callbacks
         grown = count - before.get(name, 0)
         if grown <= 0 or left < 64 * steps:
             continue
@@ -57,6 +60,19 @@ def rows(before, after, heap_growth, named_bytes, steps, rank):
             "message": f"the C heap grew by {left} bytes in {steps} steps that no object accounts for",
         })
     return found
+
+
+def name_callbacks(rows, before, after):
+    """What is held from C alone, one object for each function that was given to atexit meanwhile, is held by those."""
+    grown = after.get("atexit", 0) - before.get("atexit", 0)
+    for row in rows if grown >= 4 else ():
+        if row.get("code") != "LT403" or not row["path"].startswith("held from C") or abs(row["objects"] - grown) > max(2, grown // 4):
+            continue
+        found = _holder_lines.calls(receiver="atexit", methods={"register"})
+        row["file"], row["line"] = (found[0][0], found[0][1].line) if found else (None, None)
+        row["path"], row["root"] = "atexit callbacks", "atexit: functions and arguments kept until the process ends"
+        row["help"] = "atexit.register() in a loop keeps each function and its arguments until the process ends: register one function once"
+        row["help_zh"] = "循环中的 atexit.register() 会把每个函数及其参数保留到进程结束：只注册一次一个函数"
 
 
 def _call(name):

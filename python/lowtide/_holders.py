@@ -104,6 +104,8 @@ def _row(growth, steps, rank):
     if below:
         path, wanted, container = path + below[0] + "[*]", below[1], True
     retained = growth.get("holder_retained" if growth.get("container") else "sample_retained", 0)
+    if first == "foreign":
+        retained = max(retained, growth["bytes"])  # of all of them: nothing that is known holds them together
     return {
         "rank": rank,
         "pool": _pool(amount),

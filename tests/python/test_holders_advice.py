@@ -3,6 +3,7 @@
 Each kind is a function that returns (step, words of the path, code, words of the advice). The line wanted is the one marked
 `# here` inside the kind.
 """
+import atexit
 import inspect
 import itertools
 import logging
@@ -173,6 +174,14 @@ def closures_in_an_attribute():
         waiting.callbacks.append(lambda: kept)  # here
 
     return step, ["waiting.callbacks[*]"], "LT402", ["only ever added to"]
+
+
+@kind
+def functions_for_the_end():
+    def step():
+        atexit.register(len, [tensor()])  # here
+
+    return step, ["atexit callbacks"], "LT403", ["register one function once"]
 
 
 def line_of(function):
