@@ -21,7 +21,10 @@ class EvenRises {
       steps_ = steps_ << 1 | static_cast<uint64_t>(even);
       if (change != 0) {
         changes_ = changes_ << 1 | static_cast<uint64_t>(even);
-        if (even && even_++ == 0) from_step_ = last_step_, from_value_ = last_value_, from_peak_ = peak;
+        const bool other = even_ > 0 && change != from_change_ && rise != from_rise_;  // by another amount from now on
+        if (even && (even_++ == 0 || other)) {
+          from_step_ = last_step_, from_value_ = last_value_, from_peak_ = peak, from_change_ = change, from_rise_ = rise;
+        }
         if (change < 0) even_ = 0, ceiling_ = std::max(ceiling_, last_value_);
         spacing_ = step - changed_at_;
         changed_at_ = step, last_change_ = change, last_rise_ = rise;
@@ -55,6 +58,7 @@ class EvenRises {
   uint64_t steps_ = 0, changes_ = 0;  // the last 64 samples and changes: a rise like the one before?
   double last_step_ = 0, last_value_ = 0, last_peak_ = 0, last_change_ = 0, last_rise_ = 0;
   double changed_at_ = 0, spacing_ = 0, from_step_ = 0, from_value_ = 0, from_peak_ = 0;
+  double from_change_ = 0, from_rise_ = 0;
   double ceiling_ = 0;  // the highest value before a fall
 };
 

@@ -40,6 +40,26 @@ TEST(EvenRises, ATensorThatIsMadeAnewLargerEachTimeLeaks) {
   EXPECT_NEAR(*in_validation.bytes_per_step, 8192.0 / 20, 60);
 }
 
+// A second buffer fills for the first hundred steps: what still goes on is told.
+TEST(EvenRises, TheRateIsThatOfTheLastStretch) {
+  EngineOptions options;
+  options.pool = "cpu";
+  Engine engine(options);
+  double value = 1e5;
+  for (uint64_t step = 1; step <= 300; ++step) {
+    value += step <= 100 ? 12288 : 8192;
+    Point point;
+    point.step = step, point.value = value, point.peak = 2 * value;
+    engine.Add(point);
+    LedgerRow row{step, step, series::Phase::kStep, value, 1};
+    if (step % 40 == 0 || step == 300) engine.SetLedger(std::vector<LedgerRow>{row});
+  }
+  auto j = engine.Judge(true);
+  ASSERT_EQ(j.kind, Kind::kLeak) << Reason(j);
+  EXPECT_NEAR(*j.bytes_per_step, 8192, 100);
+  EXPECT_NEAR(*j.onset_step, 100, 3);
+}
+
 TEST(EvenRises, AQueueThatIsCutAndACurriculumDoNot) {
   EXPECT_NE(Concatenated(1, 2, 120).kind, Kind::kLeak);
   EXPECT_NE(Concatenated(15, 9, 1000000).kind, Kind::kLeak);
