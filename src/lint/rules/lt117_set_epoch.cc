@@ -40,6 +40,10 @@ void CheckSetEpoch(const Scope& scope, Reporter& report) {
     if (around && m.KindOf(around) == Kind::kFor && EvaluationName(m.Text(m.Child(around, Field::k_right)))) continue;
     if (EvaluationName(name) || IsTestFile(m.path())) continue;
     bool trains = m.Has(kA_epoch) || m.Has(kA_epochs) || m.Has(kA_backward) || m.Has(kA_num_epochs) || HasHint(name, {"train"}) || (HasHint(m.Text(dataset), {"train"}) && !m.Contains(0, {kA_no_grad, kA_inference_mode}));
+    for (Atom parameter : m.functions()[function].parameters) {  // build_loader(args, train=True)
+      const std::string_view flag = m.Name(parameter);
+      trains |= flag == "train" || flag == "is_train" || flag == "training" || flag == "is_training";
+    }
     if (!trains) continue;
     if (NodeId keyword = m.Ancestor(call, {Kind::kCall}); keyword && m.Contains(keyword, {kA_Trainer, kA_trainer})) continue;
     bool lightning = false;

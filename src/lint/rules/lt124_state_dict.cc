@@ -58,10 +58,23 @@ class Rule124 {
     for (Kind kind : {Kind::kFor, Kind::kWhile}) {
       for (NodeId loop : m_.Nodes(kind)) {
         if (loop < after || (first && loop > first) || !m_.Inside(loop, body) || m_.FunctionOf(loop) != function) continue;
-        if (IsTrainingLoop(m_, flow_, loop) && CallsStep(m_, flow_, m_.Child(loop, Field::k_body))) first = loop;
+        const bool trains = IsTrainingLoop(m_, flow_, loop) && CallsStep(m_, flow_, m_.Child(loop, Field::k_body));
+        if (trains || CallsTrainer(loop)) first = loop;
       }
     }
     return first;
+  }
+
+  // train(loader, model, optimizer, epoch) of another file.
+  bool CallsTrainer(NodeId loop) const {
+    for (NodeId call : m_.Nodes(Kind::kCall)) {
+      if (!m_.Inside(call, loop) || !m_.CalleeName(call) || !m_.Name(m_.CalleeName(call)).starts_with("train")) continue;
+      NodeId list = m_.Child(call, Field::k_arguments);
+      for (NodeId argument : list ? m_.Children(list) : std::vector<NodeId>()) {
+        if (m_.LastName(argument) && HasHint(m_.Name(m_.LastName(argument)), {"optim"})) return true;
+      }
+    }
+    return false;
   }
 
   // Used for load_state_dict: it is a checkpoint of weights.
