@@ -44,6 +44,17 @@ bool Measures(const Module& m, NodeId loop) {
   return false;
 }
 
+// One backward and one step of an optimizer, in no loop: whoever calls it does so for each batch.
+bool IsOneStep(const Module& m, int function) {
+  if (function <= 0 || m.functions()[function].name == kA_main) return false;
+  bool backward = false, step = false;
+  for (NodeId call : m.Calls({kA_backward, kA_manual_backward, kA_step})) {
+    if (m.FunctionOf(call) != function || m.EnclosingLoop(call)) continue;
+    (m.CalleeName(call) == kA_step ? step : backward) |= m.CalleeName(call) != kA_step || IsOptimizerStep(m, call);
+  }
+  return backward && step;
+}
+
 }  // namespace
 
 void CheckEmptyCache(const Scope& scope, Reporter& report) {
@@ -58,7 +69,7 @@ void CheckEmptyCache(const Scope& scope, Reporter& report) {
       if (IsEpochLoop(m, up)) break;
       if (IsTrainingLoop(m, flow, up)) training = up;
     }
-    bool step = !loop && IsStepFunction(m, flow, function) && m.functions()[function].name == kA_training_step;
+    bool step = !loop && ((IsStepFunction(m, flow, function) && m.functions()[function].name == kA_training_step) || IsOneStep(m, function));
     if (!training && !step) continue;
     if (training && (!StepsItself(m, flow, training) || Measures(m, training))) continue;
     if (Periodic(m, call, training) || ModelDropped(m, flow, call)) continue;
