@@ -10,7 +10,7 @@ import os
 import statistics
 import sys
 
-from lowtide import _holder_lines, _track
+from lowtide import _source, _track
 
 _MOST_BYTES = 200_000  # of a source file: parsing takes some 45 times as much memory, and 35 ms
 _MOST_FRAMES = 64
@@ -86,7 +86,7 @@ def _counts(frame, marks):
     found, seen = [], 0
     while frame is not None and seen < _MOST_FRAMES:
         code = frame.f_code
-        if not _holder_lines.is_library(code.co_filename):
+        if not _source.is_library(code.co_filename):
             for loop in reversed(_loops_of(frame)):
                 owner = code.co_firstlineno if code.co_name != "<module>" else 0
                 if loop.owner != owner or not loop.first <= (frame.f_lineno or 0) <= loop.last:

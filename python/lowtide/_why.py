@@ -3,7 +3,7 @@
 import linecache
 import os
 
-from lowtide import _census, _holder_lines, _holders, _walk
+from lowtide import _census, _holder_lines, _holders, _source, _walk
 
 
 class LeakError(AssertionError):
@@ -49,7 +49,7 @@ def why(thing, paths=4):
         if way[0]["op"] == "foreign" and len(way) <= 2:
             continue  # the call of this function itself
         ways.append({"path": path, "root": root, "steps": way, "wanted": wanted, "line": _line(way, wanted)})
-    _holder_lines.forget()
+    _source.forget()
     named = [w for w in ways if w["steps"][0]["op"] != "stack"] or ways
     return Why(_subject(thing), named[:paths])
 
