@@ -5,6 +5,12 @@ import socket
 import subprocess
 import sys
 
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+    pytest.skip("this PyTorch has no gloo: ranks cannot be tried", allow_module_level=True)
+
 HEAD = '''
 import contextlib, copy, os, sys, time
 import torch
@@ -187,3 +193,8 @@ class Job:
     def of(self, word):
         """The line of the program that holds `word`."""
         return [n for n, line in enumerate(self.script.read_text().splitlines(), 1) if word in line]
+
+
+@pytest.fixture
+def job(lowtide_binary, tmp_path):
+    return Job(lowtide_binary, tmp_path)

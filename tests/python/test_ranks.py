@@ -5,16 +5,7 @@ import subprocess
 import time
 
 import pytest
-from rank_programs import FAULTS, HEALTHY, HEAD, Job, loaded, made
-
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
-    pytest.skip("this PyTorch has no gloo: ranks cannot be tried", allow_module_level=True)
-
-
-@pytest.fixture
-def job(lowtide_binary, tmp_path):
-    return Job(lowtide_binary, tmp_path)
+from rank_programs import FAULTS, HEAD, HEALTHY, job, loaded, made  # noqa: F401
 
 
 @pytest.mark.parametrize("name", FAULTS)

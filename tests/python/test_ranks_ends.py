@@ -6,16 +6,7 @@ import subprocess
 import time
 
 import pytest
-from rank_programs import Job, made
-
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
-    pytest.skip("this PyTorch has no gloo: ranks cannot be tried", allow_module_level=True)
-
-
-@pytest.fixture
-def job(lowtide_binary, tmp_path):
-    return Job(lowtide_binary, tmp_path)
+from rank_programs import job, made  # noqa: F401
 
 
 def test_a_rank_that_does_not_come_is_named_with_its_line(job):
