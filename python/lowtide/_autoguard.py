@@ -212,7 +212,8 @@ class AutoGuard(_track.GuardState):
             self.loss_every = max(1, math.ceil(LOSS_COST / (2 * SHARE * self.step_seconds)))
 
     def _judge(self, rules, found, watched):
-        watched.empty = watched.empty if found.total_norm == 0 else 0
+        if found.total_norm != 0:
+            watched.empty, watched.had_gradient = 0, True
         if found.total_norm == 0:
             self._no_gradients(watched)
         items = rules.judge(self.step, found, self.site)

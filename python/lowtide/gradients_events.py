@@ -13,6 +13,7 @@ from lowtide.gradients_names import source_line
 STALE_STEPS = 5      # steps in a row without clearing before it is a finding
 WINDOWS = 5          # accumulation windows of the same form before it is a finding
 EMPTY_STEPS = 3      # steps in a row that found no gradient
+ZERO_STEPS = 12      # the same where there is one and all of it is 0, as in steps without a reward
 
 
 class Watched(_track.Watch):
@@ -33,6 +34,7 @@ class Watched(_track.Watch):
         self.stale_norms = []
         self.windows = {"same": 0, "count": 0, "unscaled": 0, "touched": 0}
         self.empty = 0
+        self.had_gradient = False    # at some check before it was not 0
         self.pending = ((None, None), False)
 
     def parameters(self):
@@ -172,8 +174,8 @@ class Events:
         before = watched.after_backward
         if now is None or not before or abs(now / before - 1) < 1e-3:
             windows["unscaled"] += 1
-        elif abs(now * count / before - 1) < 1e-2:
-            windows.update(same=0, unscaled=0)  # divided between backward and step
+        elif now * count <= 1.01 * before:
+            windows.update(same=0, unscaled=0)  # divided between backward and step: by their number, or by that of the tokens
             return []
         else:
             windows["touched"] += 1
@@ -197,7 +199,8 @@ class Events:
     def empty_step(self, watched, site):
         """A step that found no gradient although a backward ran since the last one."""
         watched.empty += 1
-        if watched.empty < EMPTY_STEPS:
+        zero = any(p.grad is not None for p in watched.parameters())
+        if watched.empty < (ZERO_STEPS if zero else EMPTY_STEPS) or (zero and watched.had_gradient):
             return []
         file, line = site or (None, None)
         return [finding(

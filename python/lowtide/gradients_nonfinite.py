@@ -14,6 +14,8 @@ from lowtide.gradients_findings import evidence, finding, place
 from lowtide.gradients_names import is_user_file, source_line
 from lowtide.gradients_rules import listed, number
 
+# What breaks in backward alone, the most likely first.
+_USUAL = ("Sqrt", "Acos", "Asin", "Std", "Norm", "Atan2", "Rsqrt", "Log", "Div", "Pow")
 WAIT = 6  # backward calls to wait for one whose forward was recorded
 
 
@@ -127,15 +129,16 @@ class NonFinite:
                 if child is not None:
                     mine |= below.get(id(child), set())
             below[id(entry)] = mine if len(mine) < 4096 else set()
-        suspects = [n for n in nodes if origin_of.can_break(n.op) and below[id(n)] & bad and not below[id(n)] & good]
+        suspects = [n for n in nodes if origin_of.on_edge(n) and below[id(n)] & bad and not below[id(n)] & good]
         if not suspects:
             return None
         certain = [n for n in suspects if origin_of._breaks_backward(n) or origin_of._breaks_forward(n)]
-        usual = [n for n in suspects if n.op in ("Sqrt", "Pow", "Std", "Norm", "Acos", "Asin", "Atan2", "Log", "Div", "Rsqrt")]
-        entry = (certain or usual or suspects)[-1]
+        usual = [n for n in suspects if n.op in _USUAL]
+        entry = certain[-1] if certain else max(usual, key=lambda n: (-_USUAL.index(n.op), n.order)) if usual else suspects[-1]
+        others = [n for n in suspects if n is not entry]
         alike = [n for n in nodes if n.op == entry.op]
         return origin_of.Origin("operation" if certain or len(usual) == 1 else "suspects", entry, origin_of.explain(entry.op),
-                                origin_of._nearest_leaf(entry, set()), suspects[-3:], alike.index(entry), len(alike))
+                                origin_of._nearest_leaf(entry, set()), [entry, *others[-2:]], alike.index(entry), len(alike))
 
     # -- the text -----------------------------------------------------------------------------------------------
     def _report(self, found, recorded=()):
@@ -175,10 +178,15 @@ class NonFinite:
         if found.kind == "operation":
             return f"first made by {op}{at}: {found.detail or 'its result is not finite'}{near}", f"最先由 {op} 产生{at}"
         if found.kind == "input":
-            return f"it came in with the data: {op}{at} was given it, {found.detail}", f"来自输入数据，首先进入 {op}{at}"
+            return (f"it came in with the data, or with another tensor that has no gradient: {op}{at} was given it, {found.detail}",
+                    f"来自输入数据或其他没有梯度的张量，首先进入 {op}{at}")
         if found.kind == "weight":
             name = self.names.of(found.near)
-            return f"the weight {name} ({owner}) was not finite already: an earlier update wrote it", f"权重 {name} 已非有限值"
+            with torch.no_grad():
+                bad = int((~torch.isfinite(found.near.detach())).sum())
+            share = f"{bad:,} of its {found.near.numel():,} values"
+            return (f"the weight {name} ({owner}) was not finite already ({share}): an earlier update wrote it, or it was so from the "
+                    "start, as it was made or loaded", f"权重 {name} 已非有限值（{found.near.numel():,} 个中的 {bad:,} 个）")
         if found.kind == "suspects":
             names = listed(dict.fromkeys(n.op.lower() for n in found.suspects)) or op
             return f"most likely made by {names}{at}: {found.detail}{near}", f"很可能由 {names} 产生{at}"
@@ -186,9 +194,14 @@ class NonFinite:
 
     def _help(self, found):
         if found.kind == "input":
-            return "check the data: torch.isfinite(batch).all() in the Dataset; drop or repair such samples"
+            return ("check the data and the labels: torch.isfinite(batch).all() in the Dataset; drop or repair such samples; where it is "
+                    "computed (advantages, class weights), guard the division or the logarithm in it")
         if found.kind == "weight":
-            return "clip the gradients and lower the learning rate; go back to a checkpoint from before"
+            return ("check the weights as they are loaded; if they were sound then, clip the gradients and lower the learning rate, and "
+                    "go back to a checkpoint from before")
+        if self.base["exploded_at"] is not None:
+            return ("the explosion came first: clip and lower the learning rate (see LT503), and go back to a checkpoint from before "
+                    f"step {self.base['exploded_at']}")
         return ("keep the operation off its edge (add an eps, clamp the input, or use the fused function: "
                 "binary_cross_entropy_with_logits, log_softmax, logsumexp); the weights are spoilt from the next step on: "
                 "go back to a checkpoint from before")

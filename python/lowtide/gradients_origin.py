@@ -45,6 +45,24 @@ def explain(op):
     return _SINGULAR.get(op, "")
 
 
+_EDGES = {"self": 0, "input": 0, "other": 1, "target": 1, "mat1": 1}  # what a node kept -> which of its inputs it is
+_WITHOUT_EDGE = ("NllLoss", "BinaryCrossEntropy", "MultiMarginLoss", "MultiMargin")  # weights of classes have no gradient
+
+
+def _made_by(entry, kept):
+    """Nodes that may have made what the node kept by that name. None: no node did, it has no gradient."""
+    index = _EDGES.get(kept, 2 if kept == "mat2" and entry.op == "Addmm" else 1 if kept == "mat2" else None)
+    if index is None:
+        return None if kept == "weight" and entry.op.startswith(_WITHOUT_EDGE) else [c for c in entry.inputs if c is not None]
+    child = entry.inputs[index] if index < len(entry.inputs) else None
+    return None if child is None else [child]
+
+
+def on_edge(entry):
+    """Can the operation turn finite into something else with the settings that it has here?"""
+    return can_break(entry.op) and not (entry.op == "Pow" and _saved(entry).get("exponent_value", 0) >= 1)
+
+
 def can_break(op):
     return op in _SINGULAR and op not in ("Mul", "Addmm", "Mm", "Bmm", "Sum", "Linear")
 
@@ -198,11 +216,27 @@ def _only_leaves(entry):
     return entry.op in _VIEWS and all(child is None or _only_leaves(child) for child in entry.inputs)
 
 
+def _too_small_to_overflow(entry):
+    """A matrix product whose factors are known, and far too small for its result to be infinite."""
+    if entry.op not in ("Addmm", "Mm", "Bmm"):
+        return False
+    saved = _saved(entry)
+    left, right = saved.get("mat1", saved.get("self")), saved.get("mat2")
+    leaves = [child.node.variable for below in entry.inputs if below is not None for child in [below, *below.inputs]
+              if child is not None and getattr(child.node, "variable", None) is not None and child.node.variable.dim() == 2]
+    right = right if right is not None else leaves[0] if leaves else None
+    if left is None or right is None or not left.numel() or not right.numel() or not (sound(left) and sound(right)):
+        return False
+    with torch.no_grad():
+        most = float(left.detach().abs().max()) * float(right.detach().abs().max()) * left.shape[-1]
+    return most < 1e-3 * torch.finfo(left.dtype).max
+
+
 def _maker(entry):
     """The node itself if it can turn finite into not finite, else the nearest one below that can and kept nothing."""
     frontier, seen = [entry], set()
     while frontier and len(seen) < 32:
-        able = [n for n in frontier if n.op in _SINGULAR]
+        able = [n for n in frontier if n.op in _SINGULAR and not _too_small_to_overflow(n)]
         if able:
             return max(able, key=lambda n: n.order)
         seen.update(id(n) for n in frontier)
@@ -258,15 +292,17 @@ def find(loss, parameters=(), backward=False):
         results = [k for k in bad if k.startswith(("result", "out"))]
         inputs = [k for k in bad if k not in results]
         if inputs:
-            made_by = [c for c in entry.inputs if c is not None and not _only_leaves(c)]
+            made_by = [c for c in _made_by(entry, inputs[0]) or () if not _only_leaves(c)]
             if made_by:
-                guilty = max(made_by, key=lambda n: (can_break(n.op), n.order))
-                return _origin("operation", _maker(guilty), nodes, parameters)
+                guilty = _maker(max(made_by, key=lambda n: (can_break(n.op), n.order)))
+                if guilty.op not in _SINGULAR and None in guilty.inputs:
+                    return _origin("input", guilty, nodes, parameters, "one of its operands was not finite already")
+                return _origin("operation", guilty, nodes, parameters)
             return _origin("input", entry, nodes, parameters, f"its {inputs[0]} was not finite already")
         if results or _breaks_forward(entry):
             return _origin("operation", _maker(entry), nodes, parameters)
     last = [n for n in nodes if getattr(n.node, "variable", None) is None]
-    suspects = [n for n in last if can_break(n.op)]
+    suspects = [n for n in last if on_edge(n)]
     if suspects:
         return Origin("suspects", suspects[-1], explain(suspects[-1].op), _nearest_leaf(suspects[-1], parameters),
                       suspects[-3:], 0, 0)

@@ -103,7 +103,7 @@ class Rules:
         rows = sorted(scan.rows(), key=lambda row: -row[1])[:3]
         worst = [f"{self.describe(row[0])} ({number(row[1])})" for row in rows]
         earlier = f" (first at step {self.exploded_at})" if self.exploded_at < step else ""
-        before = f"; this run's norms were at most {number(usual)} before" if usual is not None else ""
+        before = f"; 95 % of this run's norms before were below {number(usual)}" if usual is not None else ""
         return finding(
             "LT503", "warning",
             f"exploding gradient at step {step}: norm {number(norm)}{before}{earlier}; largest in {', '.join(worst)}",
@@ -129,7 +129,7 @@ class Rules:
         ratio = [row for row in weights if row[1] < LAYER_RATIO * largest]
         self.unequal = self.unequal + 1 if ratio else 0
         starved = lows or (ratio if self.unequal >= self.patience else [])
-        if not starved:
+        if not starved or self.exploded_at is not None:  # saturated units are what an explosion leaves behind
             return []
         worst = min(starved, key=lambda row: row[1])
         top = max(weights, key=lambda row: row[1])

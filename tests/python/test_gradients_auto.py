@@ -11,43 +11,14 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch import nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
+import gradient_loops  # noqa: E402
+from gradient_loops import found, guard, loop, mlp  # noqa: E402, F401
 from lowtide import _autoguard  # noqa: E402
 
 
-@pytest.fixture
-def guard():
-    torch.manual_seed(0)
-    made, detach = _autoguard.attach(torch)
-    made.paced = False
-    yield made
-    detach()
-    assert made.failure is None
-    assert not torch.is_anomaly_enabled()
-
-
-def found(guard, code=None):
-    return [f for f in guard.sink.findings.values() if code in (None, f["code"])]
-
-
-def this_line(text):
-    with open(__file__, encoding="utf-8") as file:
+def this_line(text, path=__file__):
+    with open(path, encoding="utf-8") as file:
         return [n for n, line in enumerate(file, 1) if text in line and "this_line" not in line]
-
-
-def mlp(inputs=12, hidden=40):
-    return nn.Sequential(nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), nn.Linear(hidden, 1))
-
-
-def loop(model, optimizer, steps, *, loss_of=None, before=None, after=None):
-    for step in range(steps):
-        x = torch.randn(16, 12)
-        if before:
-            before(step)
-        loss = loss_of(model, x, step) if loss_of else F.mse_loss(model(x), x.sum(1, keepdim=True))
-        loss.backward()
-        if after:
-            after(step)
-        optimizer.step()
 
 
 @pytest.mark.parametrize("kind", ["zero_grad", "model", "not_to_none", "by_hand"])
@@ -75,7 +46,7 @@ def test_missing_zero_grad(guard):
     loop(model, torch.optim.SGD(model.parameters(), lr=0.001), 60)
     (item,) = found(guard, "LT501")
     assert item["severity"] == "error" and "zero_grad" in item["message"]
-    assert item["where"][0]["line"] in this_line("loss.backward()")
+    assert item["where"][0]["line"] in this_line("loss.backward()", gradient_loops.__file__)
 
 
 def test_zero_grad_only_now_and_then(guard):
@@ -103,7 +74,7 @@ def test_zero_grad_between_backward_and_step(guard):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     loop(model, optimizer, 60, after=lambda step: optimizer.zero_grad())
     (item,) = found(guard, "LT509")
-    assert item["where"][0]["file"] == __file__ and item["where"][0]["line"]
+    assert item["where"][0]["file"] == gradient_loops.__file__ and item["where"][0]["line"]
     assert "zero_grad" in item["message"]
 
 
