@@ -212,11 +212,13 @@ class AutoGuard(_track.GuardState):
             self.loss_every = max(1, math.ceil(LOSS_COST / (2 * SHARE * self.step_seconds)))
 
     def _judge(self, rules, found, watched):
+        from lowtide.gradients_rate import idle
+
         if found.total_norm != 0:
             watched.empty, watched.had_gradient = 0, True
         if found.total_norm == 0:
             self._no_gradients(watched)
-        items = rules.judge(self.step, found, self.site)
+        items = rules.judge(self.step, found, self.site) + idle(watched, self.site)
         self.checks += 1
         if self.checks % SLOW_EVERY == 0:
             items += rules.judge_slowly(self.step, found, self.site)

@@ -34,6 +34,7 @@ class Watched(_track.Watch):
         self.stale_norms = []
         self.windows = {"same": 0, "count": 0, "unscaled": 0, "touched": 0}
         self.empty = 0
+        self.idle_since, self.idle_checks = None, 0  # step since which the learning rate is 0
         self.had_gradient = False    # at some check before it was not 0
         self.pending = ((None, None), False)
 

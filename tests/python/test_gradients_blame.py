@@ -88,6 +88,25 @@ def test_after_an_explosion_the_explosion_is_what_to_cure(guard):  # noqa: F811
     assert found(guard, "LT503")
 
 
+def scheduled(steps, factor_at):
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor_at)
+    loop(model, optimizer, steps, before=lambda step: (optimizer.zero_grad(), schedule.step() if step else None))
+
+
+def test_a_schedule_that_ends_long_before_the_run(guard):  # noqa: F811
+    scheduled(300, lambda step: max(0.0, 1 - step / 60))
+    (item,) = found(guard)
+    assert item["code"] == "LT510" and item["severity"] == "warning"
+    assert "since step 6" in item["message"] and "total_iters" in item["help"], item["message"]
+
+
+def test_a_warm_up_from_zero_and_a_schedule_to_zero_are_quiet(guard):  # noqa: F811
+    scheduled(300, lambda step: min(step / 20, 1 - step / 299))
+    assert not found(guard), found(guard)
+
+
 def test_steps_without_a_reward_are_quiet(guard):  # noqa: F811
     train(lambda net, x, step: net(x).mean() * (step % 9 == 8), steps=120)
     assert not found(guard), found(guard)
