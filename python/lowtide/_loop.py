@@ -119,7 +119,7 @@ def _loops_of(frame):
         try:
             if os.path.getsize(path) <= _MOST_BYTES:
                 with open(path, encoding="utf-8", errors="replace") as file:
-                    _collect(ast.parse(file.read()), 0, path, _loops[path])
+                    _collect(_source.parse(file.read()), 0, path, _loops[path])
         except (OSError, SyntaxError, ValueError, RecursionError):
             pass
     return _loops[path]

@@ -6,6 +6,7 @@ Each file is parsed once, and only where it holds the name that is asked for.
 import ast
 import os
 import sys
+import warnings
 
 GROW = {
     "append": 100, "extend": 100, "add": 95, "appendleft": 100, "extendleft": 100, "insert": 95, "put": 90,
@@ -218,6 +219,13 @@ def _text(path):
     return _texts[path]
 
 
+def parse(text):
+    """The tree of a source text, in silence: what there is to warn of in it (escape sequences) Python has said before."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
+
+
 def scan(path, *needles):
     """The statements of a file, parsed once and only if it contains one of the words; None: nothing to be had."""
     if needles and not any(needle.encode() in _text(path) for needle in needles):
@@ -226,7 +234,7 @@ def scan(path, *needles):
         _files[path] = None
         try:
             collector = _Collector()
-            collector.visit(ast.parse(_text(path)))
+            collector.visit(parse(_text(path)))
             _files[path] = collector
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             pass

@@ -11,6 +11,8 @@ import time
 
 import torch
 
+from lowtide import _source
+
 MAX_NODES = 20000
 MAX_SECONDS = 2.0
 
@@ -332,7 +334,7 @@ def lines_that_spell(op, files):
     out = []
     for file in files:
         try:
-            tree = ast.parse("".join(linecache.getlines(file)))
+            tree = _source.parse("".join(linecache.getlines(file)))
         except (SyntaxError, ValueError, RecursionError):
             continue
         for node in ast.walk(tree):

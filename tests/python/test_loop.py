@@ -83,6 +83,18 @@ for step in range(400):
     assert "400 steps" in done.stderr and "the optimizer steps once in 4 of them" in done.stderr
 
 
+def test_nothing_is_said_of_the_source(record):
+    """Python warns of an escape sequence once, when it compiles the script; reading it again is silent."""
+    done, document, folder = record(HEAD + r"""
+pattern = '\d'
+for step in range(120):
+    backward()
+    if step % 2: update()
+""", env={"PYTHONWARNINGS": "always"})
+    assert ringfile.RingFile(folder / "rank0.ring").loop()[0] > 0
+    assert "<unknown>" not in done.stderr, done.stderr
+
+
 def test_what_the_user_calls_a_step_stays_one(record):
     done, document, folder = record(HEAD + '''
 import lowtide
