@@ -67,7 +67,7 @@ Value Executor::EvalCall(NodeId id) {
   if (m_.IsTorch(callee)) return EvalTorch(id, name, arguments);
   std::string_view text = m_.Name(name);
   int in_file = flow_.ResolveCall(id);
-  bool camel = !text.empty() && (text[0] >= 'A' && text[0] <= 'Z');
+  bool camel = !text.empty() && (text[0] >= 'A' && text[0] <= 'Z') && !(text.size() > 1 && text[1] == '_');  // S_model is a variable
   bool self_call = !receiver && name == kA_self;
   if (in_file < 0 && camel && !(function.flags & kInstance)) return Constructor(id, name);
   if (in_file < 0 && !receiver && m_.FindClass(name) >= 0) return Constructor(id, name);
