@@ -64,7 +64,7 @@ void AddRun(Context context) {
   verb->add_option("--fail-on", options->fail_on, "exit with 1 when a finding is at least this severe")->check(Severities());
   verb->add_option("--capacity", options->capacity, "memory of each device, where it is not found")->transform(Size());
   verb->add_option("--exit-at", options->exit_at, "end the script at a step (it saves if it can) when this share of the memory is in use, or a leak is about to fill it; exit code 143")
-      ->check(CLI::Range(0.05, 0.99));
+      ->check(CLI::Range(0.001, 0.99));
   verb->add_flag("--resume", options->resume, "start the script again when it failed or was ended so; it goes on from its last checkpoint");
   verb->add_option("--restarts", options->restarts, "how often --resume may start it again (default 3)")->check(CLI::Range(1, 1000))->needs("--resume");
   verb->add_option("--python", options->python, "the interpreter that runs the script");
