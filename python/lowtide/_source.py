@@ -145,8 +145,11 @@ class _Collector(ast.NodeVisitor):
             in_class = bool(self._scope) and self._scope[-1] == self._owner[-1]
             self.aliases += [(name, is_attr or in_class, other.id) for other in ast.walk(value)
                              if isinstance(other, ast.Name) and other.id != name]
-            self.aliases += [(name, False, other.attr) for other in ast.walk(value)  # `state = self.state[p]`
-                             if isinstance(other, ast.Attribute) and not is_attr and not in_class]
+            whole = value
+            while isinstance(whole, ast.Subscript):
+                whole = whole.value
+            if isinstance(whole, ast.Attribute) and not is_attr and not in_class:  # `state = self.state[p]`
+                self.aliases.append((name, False, whole.attr))
         if isinstance(target, ast.Subscript):
             self._store(target, node, 90, "item")
         elif value is not None and _is_empty(value):
