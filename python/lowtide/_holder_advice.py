@@ -5,8 +5,6 @@ import sys
 _HOOKS = re.compile(r"_hooks\b")
 _OF_OPTIMIZER = re.compile(r"\.param_groups\b|\.state(?:\[[^\]]*\])?(?:\['\w+'\])?$")  # not lists of the author's in it
 
-_WHOLES = {"list", "tuple", "dict", "set", "str", "bytes", "ndarray", "Tensor", "Parameter", "StorageImpl"}
-
 
 def advise(row):
     row["code"], row["help"], row["help_zh"] = _kind(row)
@@ -51,6 +49,11 @@ def _kind(row):
     return _added(path, root, name, row)
 
 
+def _is_link(qualified):
+    """Is what grew an object of a class of the user's, which may hold the one before? Not a tensor or list made anew."""
+    return "." in qualified and not qualified.startswith(("torch.", "numpy.", "pandas."))
+
+
 def _is_optimizer(qualified):
     """Is this class one of PyTorch's optimizers, or made from one?"""
     module, _, name = qualified.rpartition(".")
@@ -85,8 +88,7 @@ def _added(path, root, name, row):
     if "<cache>" in path:
         return ("LT402", "functools.lru_cache(maxsize=None) never forgets: give it a maxsize",
                 "functools.lru_cache(maxsize=None) 从不遗忘：请设置 maxsize")
-    whole = row["_sample"].rpartition(".")[2] in _WHOLES
-    if "..." in path or (not row["objects"] and not whole):
+    if "..." in path or (not row["objects"] and _is_link(row["_sample"])):
         return ("LT402", f"each of them keeps the one before it alive: cut the chain in `{name}` (set the link to None) where "
                          "the older ones are no longer needed",
                 f"每一个都使前一个保持存活：在不再需要较旧对象处切断 `{name}` 中的链（将链接置为 None）")
