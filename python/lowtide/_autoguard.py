@@ -216,7 +216,7 @@ class AutoGuard(_track.GuardState):
 
         if found.total_norm != 0:
             watched.empty, watched.had_gradient = 0, True
-        if found.total_norm == 0:
+        else:
             self._no_gradients(watched)
         items = rules.judge(self.step, found, self.site) + idle(watched, self.site)
         self.checks += 1

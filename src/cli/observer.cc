@@ -75,7 +75,6 @@ void Observer::Follow(Rank& rank) {
   if (rank.ring.Refresh() == 0) return;
   rank.judge.Update(rank.ring);
   steps_ = std::max(steps_, rank.judge.steps());
-  rank.iterations = IterationsOf(rank.ring);
   if (rank.judge.steps() < rank.judged_step + StepsOf(rank, kJudgeEvery) + rank.judged_step / 64) return;
   rank.judged_step = rank.judge.steps();
   auto judgements = rank.judge.Judge(false);
@@ -85,7 +84,7 @@ void Observer::Follow(Rank& rank) {
 
 // Steps in which the loop goes round `iterations` times; some in any case.
 uint64_t Observer::StepsOf(const Rank& rank, uint64_t iterations) {
-  return std::max(kLeastSpan, static_cast<uint64_t>(static_cast<double>(iterations) / rank.iterations.per_step));
+  return std::max(kLeastSpan, static_cast<uint64_t>(static_cast<double>(iterations) / IterationsOf(rank.ring).per_step));
 }
 
 // Two censuses: what appeared between the first and the second and stayed is what leaks.
@@ -105,16 +104,17 @@ void Observer::AskForCensus(Rank& rank, const std::vector<verdict::Judgement>& j
 
 void Observer::Alarm(Rank& rank, const std::vector<verdict::Judgement>& judgements) {
   report::Words words(options_.lang);
+  const Iterations iterations = IterationsOf(rank.ring);
   for (verdict::Judgement judgement : judgements) {
     bool certain = judgement.kind == verdict::Kind::kLeak && judgement.alarm && judgement.pool != "host";
     if (certain) EndEarly(exit_.Leak(Rings(), judgement));
     if (!certain || !options_.alarms || !rank.alarmed.insert(judgement.pool).second) continue;
-    CountInIterations(rank.iterations, judgement);
+    CountInIterations(iterations, judgement);
     std::string left = judgement.steps_to_oom
                            ? words.Say(report::Phrase::kAlarmLeft, FormatCount(static_cast<uint64_t>(std::max(0.0, *judgement.steps_to_oom))))
                            : "";
     PrintError("{} {}\n", terminal_.Red("lowtide:"),
-               words.Say(report::Phrase::kAlarm, rank.iterations.Of(rank.judge.steps()), judgement.rank, words.Pool(judgement.pool),
+               words.Say(report::Phrase::kAlarm, iterations.Of(rank.judge.steps()), judgement.rank, words.Pool(judgement.pool),
                          words.Rate(judgement.pool, judgement.bytes_per_step.value_or(0), true), left));
   }
 }

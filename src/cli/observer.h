@@ -51,7 +51,6 @@ class Observer {
     uint64_t judged_step = 0;
     uint64_t first_census = 0, second_census = 0;  // step of the request; 0: not asked
     Suspicion suspicion;
-    Iterations iterations;
     std::set<std::string> alarmed;                 // pools
   };
 

@@ -11,7 +11,7 @@ namespace lowtide::cli {
 // once; the others grow at every start, so that their growth must be large enough and suspicion must last.
 class Suspicion {
  public:
-  static constexpr uint64_t kLasts = 36;            // steps
+  static constexpr uint64_t kLasts = 36;            // iterations of the training loop
   static constexpr double kLeastGrown = 256 << 10;  // bytes
 
   // `judgements` as of `step`; called again and again as the run goes on.
