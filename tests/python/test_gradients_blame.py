@@ -83,8 +83,8 @@ def test_weights_that_were_not_sound_from_the_start(guard):  # noqa: F811
 
 def test_after_an_explosion_the_explosion_is_what_to_cure(guard):  # noqa: F811
     train(lambda net, x, step: net(x).square().mean() * min(1e300, 1e9 ** max(0, step - 25)), steps=60)
-    items = found(guard, "LT505")
-    assert not items or "the explosion came first" in items[0]["help"], items
+    (item,) = found(guard, "LT505")
+    assert "the explosion came first" in item["help"], item
     assert found(guard, "LT503")
 
 

@@ -5,7 +5,7 @@ import ringfile
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 HEAD = '''
-import itertools, sys
+import itertools, sys, time
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -110,7 +110,7 @@ for step in range(240):
 
 def test_variables_of_the_loop_are_not_kept(record):
     """Reading the counter makes nothing that holds the function's other variables."""
-    done, _, _ = record(HEAD + '''
+    done, _, folder = record(HEAD + '''
 import weakref
 def train():
     watched = []
@@ -126,3 +126,20 @@ def train():
 train()
 ''')
     assert "none kept" in done.stdout
+    assert ringfile.RingFile(folder / "rank0.ring").loop()[0] > 0, "it was read"
+
+
+def test_holders_are_named_in_as_many_iterations_as_elsewhere(record):
+    """Of 400 iterations, 50 steps: the two looks at the objects are paced by the loop, while its function still runs."""
+    done, document, _ = record(HEAD + '''
+def train(steps):
+    kept = []
+    for step in range(steps):
+        kept.append(torch.zeros(4096))
+        backward()
+        time.sleep(0.01)
+        if step % 8 == 7:
+            update()
+train(400)
+''')
+    assert document["holders"] and document["holders"][0]["path"] == "kept[*]", done.stderr
