@@ -28,6 +28,13 @@ TEST(Reconcile, GraphNodesOutweighTheFewTensorBytesTheyHold) {
   EXPECT_EQ(Reconcile(all), (std::vector<size_t>{1, 1, 1}));
 }
 
+TEST(Reconcile, UnderALeakResidentMemoryBoundsNone) {
+  std::vector<Judgement> all = {Of("cpu", Kind::kLeak, 40e3), Of("host", Kind::kHealthy, 0)};
+  all[1].no_leak_above = 14;
+  Reconcile(all);
+  EXPECT_FALSE(all[1].no_leak_above) << "the leak goes into pages that were free";
+}
+
 TEST(Reconcile, ResidentMemoryAloneProvesNothingInAShortRun) {
   std::vector<Judgement> all = {Of("cpu", Kind::kHealthy, 0), Of("heap", Kind::kHealthy, 0), Of("host", Kind::kLeak, 90e3)};
   EXPECT_EQ(Reconcile(all), (std::vector<size_t>{0, 1, 2}));

@@ -42,6 +42,32 @@ TEST(Engine, ConstantSeriesIsHealthy) {
   EXPECT_LT(*j.no_leak_above, 10);
 }
 
+// A rise within the last readings: nothing says yet that the new level is one.
+TEST(Engine, AChangeOfLevelHasReadingsAfterIt) {
+  auto rising_at = [](size_t at) {
+    auto points = Line(120, 0, 0, 1);
+    for (size_t i = at; i < points.size(); ++i) points[i].value += 66e6;
+    EngineOptions options;
+    options.pool = "host";
+    return JudgeAll(points, options);
+  };
+  EXPECT_EQ(rising_at(60).kind, Kind::kStepChange);
+  const auto last = rising_at(119);
+  EXPECT_NE(last.kind, Kind::kStepChange) << Reason(last);
+  EXPECT_EQ(Reason(last).find("level before and after"), std::string::npos);
+}
+
+// Workers' memory has to grow by 8 MiB before it is a leak: close to it the steps that are left are told, far from it the rise.
+TEST(Engine, ACertainRiseThatIsSmallAsYetIsNotCalledNone) {
+  EngineOptions options;
+  options.pool = "workers";
+  auto close = JudgeAll(Line(300, 20000, 0, 1), options), far = JudgeAll(Line(300, 4096, 0, 1), options);
+  EXPECT_EQ(close.kind, Kind::kInsufficient) << Reason(close);
+  EXPECT_TRUE(close.steps_needed) << Reason(close);
+  EXPECT_EQ(far.kind, Kind::kHealthy) << Reason(far);
+  EXPECT_NE(Reason(far).find("in all too little to matter"), std::string::npos) << Reason(far);
+}
+
 TEST(Engine, ExactLeakIsFoundInAShortRunWithItsRate) {
   auto j = JudgeAll(Line(300, 40960, 0, 1));
   ASSERT_EQ(j.kind, Kind::kLeak);
