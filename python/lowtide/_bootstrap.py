@@ -203,7 +203,9 @@ def answer(bits):
     if bits & 2:
         _first_step()
     if bits & 16:
-        _describe_devices()
+        from lowtide import _devices
+
+        _devices.describe()
     if bits & 4:
         _census()
     if bits & 8:
@@ -225,6 +227,8 @@ def _look_at_loop():
 
 def _first_step():
     global is_worker, _stepped
+    from lowtide import _devices
+
     data = sys.modules.get("torch.utils.data")
     if data is not None and data.get_worker_info() is not None:
         is_worker = True
@@ -236,7 +240,7 @@ def _first_step():
     who = _rank()
     track.set_rank(*who)
     track.set_role(ROLE_TRAINER)
-    _watch_silent_devices()
+    _devices.watch_silent()
     if (who[2] or 0) > 1 and os.environ.get("LOWTIDE_MARKS") != "0":
         from lowtide import _ranks
 
@@ -245,44 +249,6 @@ def _first_step():
         from multiprocessing.util import Finalize
 
         Finalize(None, at_exit, exitpriority=-1000)
-
-
-def _watch_silent_devices():
-    """Allocators that report no blocks (backend cudaMallocAsync, a PyTorch without the slot) are asked for their totals."""
-    torch = sys.modules["torch"]
-    if getattr(torch.version, "cuda", None) or getattr(torch.version, "hip", None):
-        track.set_device_stats(_device_stats)
-
-
-_peaks = {}  # by device: PyTorch's peak is of the whole run, until the script resets it
-
-
-def _device_stats():
-    cuda, rows = sys.modules["torch"].cuda, []
-    if not cuda.is_initialized():
-        return rows
-    for index in range(cuda.device_count()):
-        stats = cuda.memory_stats_as_nested_dict(index)
-        held, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]["current"]
-        if not reserved and index not in _peaks:
-            continue
-        peak = held["peak"] if held["peak"] > _peaks.get(index, 0) else held["current"]
-        _peaks[index] = held["peak"]
-        rows.append((1, index, held["current"], reserved, peak, stats.get("allocation", {}).get("all", {}).get("current", 0)))
-    return rows
-
-
-def _describe_devices():
-    """Size and name of each device in use: PyTorch knows them, the allocator's reports do not say."""
-    torch = sys.modules["torch"]
-    for kind, index, *_ in track.figures()["devices"]:
-        try:
-            module = {1: torch.cuda, 6: torch.cuda, 12: getattr(torch, "xpu", None)}.get(kind)
-            properties = module.get_device_properties(index)
-            share = getattr(module, "get_per_process_memory_fraction", lambda index: 1.0)(index)
-            track.set_device(kind, index, int(properties.total_memory * share), properties.name)
-        except Exception:
-            pass  # the size stays unknown: `--capacity` tells it
 
 
 _waiting = []  # (hook, ready) of a census whose arithmetic goes on beside the training; ready() says when that is over
