@@ -237,11 +237,23 @@ def test_large_but_steady_norms_are_quiet(guard):
     assert not found(guard)
 
 
-def test_vanishing(guard):
+def sigmoids():
     layers = [nn.Linear(12, 16)]
     for _ in range(14):
         layers += [nn.Sigmoid(), nn.Linear(16, 16)]
-    model = nn.Sequential(*layers, nn.Sigmoid(), nn.Linear(16, 1))
+    return nn.Sequential(*layers, nn.Sigmoid(), nn.Linear(16, 1))
+
+
+def test_layers_that_an_explosion_saturated_are_not_told_as_well(guard):
+    model = sigmoids()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-12)
+    loop(model, optimizer, 120, before=lambda step: optimizer.zero_grad(),
+         loss_of=lambda net, x, step: F.mse_loss(net(x), x.sum(1, keepdim=True)) * (1e6 if step < 3 else 1))
+    assert [item["code"] for item in found(guard)] == ["LT503"]
+
+
+def test_vanishing(guard):
+    model = sigmoids()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     loop(model, optimizer, 120, before=lambda step: optimizer.zero_grad())
     (item,) = found(guard, "LT504")
