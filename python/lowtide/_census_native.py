@@ -7,7 +7,7 @@ says whose they are.
 import atexit
 import sys
 
-from lowtide import _holder_lines
+from lowtide import _holder_advice, _holder_lines
 
 _JIT_CALLS = {"trace", "script", "trace_module", "freeze"}
 
@@ -73,6 +73,7 @@ def name_callbacks(rows, before, after):
         row["path"], row["root"] = "atexit callbacks", "atexit: functions and arguments kept until the process ends"
         row["help"] = "atexit.register() in a loop keeps each function and its arguments until the process ends: register one function once"
         row["help_zh"] = "循环中的 atexit.register() 会把每个函数及其参数保留到进程结束：只注册一次一个函数"
+        _holder_advice.describe(row)
 
 
 def _call(name):

@@ -8,6 +8,11 @@ _OF_OPTIMIZER = re.compile(r"\.param_groups\b|\.state(?:\[[^\]]*\])?(?:\['\w+'\]
 
 def advise(row):
     row["code"], row["help"], row["help_zh"] = _kind(row)
+    describe(row)
+
+
+def describe(row):
+    """The row in one sentence."""
     rate = _bytes(row["bytes_per_step"])
     held = _bytes(row["retained_bytes"])
     graph = f", with {row['autograd_nodes']} nodes of the autograd graph" if row["autograd_nodes"] else ""

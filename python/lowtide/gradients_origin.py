@@ -48,14 +48,14 @@ def explain(op):
 
 
 _EDGES = {"self": 0, "input": 0, "other": 1, "target": 1, "mat1": 1}  # what a node kept -> which of its inputs it is
-_WITHOUT_EDGE = ("NllLoss", "BinaryCrossEntropy", "MultiMarginLoss", "MultiMargin")  # weights of classes have no gradient
+_WITHOUT_EDGE = ("NllLoss", "BinaryCrossEntropy", "MultiMargin")  # weights of classes have no gradient
 
 
 def _made_by(entry, kept):
     """Nodes that may have made what the node kept by that name. None: no node did, it has no gradient."""
     index = _EDGES.get(kept, 2 if kept == "mat2" and entry.op == "Addmm" else 1 if kept == "mat2" else None)
     if index is None:
-        return None if kept == "weight" and entry.op.startswith(_WITHOUT_EDGE) else [c for c in entry.inputs if c is not None]
+        return None if kept.endswith("weight") and entry.op.startswith(_WITHOUT_EDGE) else [c for c in entry.inputs if c is not None]
     child = entry.inputs[index] if index < len(entry.inputs) else None
     return None if child is None else [child]
 

@@ -103,7 +103,7 @@ class Rules:
         rows = sorted(scan.rows(), key=lambda row: -row[1])[:3]
         worst = [f"{self.describe(row[0])} ({number(row[1])})" for row in rows]
         earlier = f" (first at step {self.exploded_at})" if self.exploded_at < step else ""
-        before = f"; 95 % of this run's norms before were below {number(usual)}" if usual is not None else ""
+        before = f"; 95 % of the norms before that were no explosion were below {number(usual)}" if usual is not None else ""
         return finding(
             "LT503", "warning",
             f"exploding gradient at step {step}: norm {number(norm)}{before}{earlier}; largest in {', '.join(worst)}",

@@ -48,7 +48,13 @@ def advantages(model, x, step):
     return -(F.logsigmoid(model(x)) * advantage).mean()  # advantages
 
 
-@pytest.mark.parametrize("loss_of, marker", [(mean_squares, "# mean squares"), (difference, "# difference"),
+def class_weights(model, x, step):
+    weight = torch.tensor([1.0, math.inf if step == STEP else 2.0])
+    out = model(x)
+    return F.cross_entropy(torch.cat([out, -out], 1), torch.arange(16) % 2, weight=weight)  # class weights
+
+
+@pytest.mark.parametrize("loss_of, marker", [(class_weights, "# class weights"), (mean_squares, "# mean squares"), (difference, "# difference"),
                                              (cross_entropy, "# cross entropy"), (advantages, "# advantages")])
 def test_what_has_no_gradient_came_from_outside(guard, loss_of, marker):  # noqa: F811
     train(loss_of)

@@ -202,5 +202,5 @@ def test_place_and_advice(name):
     assert row["line"] == line_of(KINDS[name]), (row["file"], row["line"])
     assert row["code"] == code, row["help"]
     assert all(word in row["help"] for word in advice), row["help"]
-    assert row["help_zh"]
+    assert row["help_zh"] and row["message"].startswith(row["path"])
     assert row["retained_bytes"] >= row["growth_bytes"] / 2, "what is told of all that is held, not of one of many"
